@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import subspaces as ss
-from subspaces.evaluation.measuring import Metrics, measure, members_of
+from subspaces.evaluation.measuring import Data, Metrics, measure, members_of
 from subspaces.evaluation.points import plan
 from subspaces.experiments import data
 from subspaces.experiments.evaluating.run_subject import RunSubject
@@ -60,8 +60,8 @@ def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, fl
         list(predictor.outputs(item.points, "test"))
         points.append(clock.lap() / len(item.points))
         places, _, asked = members_of([item], subject.task.averages)
-        wanted = [Metrics(about, members, subject.task.metrics, curves=True) for about, members in asked]
-        measure(subject.task, predictor.outputs(places, "test"), wanted)
+        wanted = [Metrics(about, members, subject.task.metrics, subject.task) for about, members in asked]
+        measure(predictor, places, Data("test"), wanted)
         wholes.append(clock.lap())
     rows = [whole - len(item.points) * point for whole, point, item in zip(wholes, points, pairs, strict=True)]
     return result | {"a point": median(points), "the rows of a pair": median(rows)}

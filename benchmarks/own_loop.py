@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 import subspaces as ss
-from subspaces.core.files import write_json
+from subspaces.evaluation.files import write_plain_json
 from subspaces.experiments import data
 from subspaces.experiments.methods.rates import warmup_cosine
 from subspaces.experiments.training.environment import commit, processor
@@ -142,4 +142,4 @@ class Record:
         self.rows.append(row)
         print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else str(v) for k, v in row.items()), flush=True)
         if self.path is not None:
-            write_json(self.path, self.content)
+            write_plain_json(self.path, self.content)

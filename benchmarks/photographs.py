@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.core.files import write_json
+from subspaces.evaluation.files import write_plain_json
 
 SIZES = [(500, 375)] * 7 + [(375, 500)] * 2 + [(500, 333)]  # width and height: most of ImageNet's are about these
 QUALITY = 91  # of the JPEG files, which then have about 110 KB each, as those of ImageNet in the mean
@@ -63,5 +63,5 @@ def write(root: Path, train: int, test: int, classes: int, processes: int | None
             list(pool.map(partial(_save, root, classes), items, chunksize=32))
     sizes = [file.stat().st_size for file in root.glob("*/*/*.JPEG")]
     known = {**asked, "files": len(sizes), "mean_kb": round(float(np.mean(sizes)) / 1000, 1)}
-    write_json(made, known)
+    write_plain_json(made, known)
     return known

@@ -88,7 +88,7 @@ def on_a_grid(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict
     predictor = subject.predictor([], options.statistics_batches)
     middle = list(GRID).index(0.5)
     for each in sets_of(subject, Corruptions(options.corruptions, options.severities)):
-        losses = losses_of(subject, predictor, each.batches())
+        losses = losses_of(subject, predictor, each.batches() if each.batches else each.name)
         about = {"corruption": each.name, "severity": each.severity}
         for count in options.examples:
             for row in drawn(losses, middle, count, options.draws):

@@ -19,9 +19,9 @@ from torch import Tensor
 
 import subspaces as ss
 from subspaces.core.selection import rule
-from subspaces.core.selection.criteria import CRITERIA
+from subspaces.core.selection.criteria import criterion
 from subspaces.core.selection.losses import Losses
-from subspaces.core.selection.search import Grid
+from subspaces.core.selection.search import grid
 from subspaces.evaluation import domains
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.experiments.evaluating.run_subject import run_subjects
@@ -39,8 +39,8 @@ def measured(run: Run, severity: int) -> dict[str, Tensor]:
     found = {}
     for name in CORRUPTIONS:
         images = evaluation_batches(domains.domain_of(subject.images_of, name, severity, None).images, *about)
-        losses = Losses(subject.family, images, CRITERIA["nll"], statistics_batches(*about), 20, 0)
-        found[name] = torch.stack([each.losses for each in Grid(losses, 21, 0.05, 0).tried])
+        losses = Losses(subject.family, images, criterion("nll"), statistics_batches(*about), 20, 0)
+        found[name] = torch.stack([each.losses for each in grid(losses, 21, 0.05, 0).tried])
     return found
 
 

@@ -2,7 +2,8 @@
 
 A step is forward, loss, penalty, backward and optimiser, on random inputs: of cResNet20 (SGD with momentum) or, with
 --network, of the digits' MLP, of one of ImageNet's size or of GPT-2 (`subjects.py`). With --distributed each family is
-there a second time, cut over the one process of a group (`ss.distribute`). All variants take turns, step by step, so
+there a second time, cut over the one process of a group (`ss.distribute`). The calls of this package's functions that
+one call of the model makes are counted too, without those of its networks. All variants take turns, step by step, so
 that whatever else the machine does hits them alike; the result is the median over the rounds of each variant's time
 over that of the plain network in the same mode, eager or compiled. On Linux freed memory is kept by the process, for
 all variants: otherwise it depends on chance how much of it the system takes back and hands out again page by page,
@@ -15,18 +16,21 @@ plain network, and m - 1 times its weights, gradients and optimiser states.
     python benchmarks/step.py --network gpt2 --device cuda --precision bfloat16 --modes eager compiled --json FILE
     python benchmarks/step.py --network gpt2 --size medium
     python benchmarks/step.py --network mlp --steps 20 --distributed
+    python benchmarks/step.py --network mlp-128 --steps 40 --threads 1 --clock processor
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from peak import above
-from subjects import NETWORKS, SIZES, SUBJECTS, Logits, Subject
+from subjects import LAYERWISE, NETWORKS, SIZES, SUBJECTS, Logits, Subject
 from timing import CLOCKS, Pace, Record, compared
 from torch import nn
 
@@ -34,6 +38,7 @@ import subspaces as ss
 from subspaces.core.memory import keep_memory
 from subspaces.experiments.training.environment import commit, processor
 
+PACKAGE = Path(ss.__file__).parent
 WARMUP = 3  # steps before anything is measured
 MODES = ("eager", "compiled")
 
@@ -44,6 +49,7 @@ class Variant(NamedTuple):
     model: nn.Module
     optimizer: torch.optim.Optimizer
     step: Callable[[], None]
+    call: Callable[[], object]
 
     def run(self, steps: int) -> int:
         """Make so many steps."""
@@ -62,6 +68,22 @@ class Variant(NamedTuple):
         kept = (value for state in self.optimizer.state.values() for value in state.values())
         return sum(value.nbytes for value in kept if isinstance(value, torch.Tensor) and value.ndim)
 
+    def own_calls(self) -> int:
+        """Count the calls of functions of this package, without its networks', that one call of the model makes."""
+        found = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal found
+            file = Path(frame.f_code.co_filename)
+            found += event == "call" and file.is_relative_to(PACKAGE) and not file.is_relative_to(PACKAGE / "networks")
+
+        sys.setprofile(count)
+        try:
+            self.call()
+        finally:
+            sys.setprofile(None)
+        return found
+
     def peak(self, device: str) -> int:
         """Return the most bytes that weights, optimiser states and all that a step makes take at once."""
         self.optimizer.zero_grad()
@@ -69,7 +91,12 @@ class Variant(NamedTuple):
 
 
 def make_variant(
-    shape: ss.Shape | None, mode: str, subject: Subject, options: argparse.Namespace, distributed: bool = False
+    shape: ss.Shape | None,
+    mode: str,
+    subject: Subject,
+    options: argparse.Namespace,
+    distributed: bool = False,
+    layerwise: bool = False,
 ) -> Variant:
     """Return what trains one step at a time."""
 
@@ -79,7 +106,7 @@ def make_variant(
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module
 
-    model = (network() if shape is None else ss.Subspace(network, shape)).to(options.device)
+    model = (network() if shape is None else ss.Subspace(network, shape, layerwise)).to(options.device)
     low = options.precision == "bfloat16"
     if isinstance(model, ss.Subspace):
         model.cast_weights = low
@@ -99,13 +126,16 @@ def make_variant(
         objective().backward()
         optimizer.step()
 
-    return Variant(model, optimizer, step)
+    return Variant(model, optimizer, step, lambda: model(inputs))
 
 
 def measure(mode: str, subject: Subject, options: argparse.Namespace, record: Record) -> None:
     """Measure all variants in one mode: first their memory, one by one, then their times, in turns."""
     torch.manual_seed(0)
-    variants = {name: make_variant(shape, mode, subject, options) for name, shape in subject.shapes.items()}
+    variants = {
+        name: make_variant(shape, mode, subject, options, layerwise=name.startswith(LAYERWISE))
+        for name, shape in subject.shapes.items()
+    }
     if options.distributed:
         families = {f"{name}, distributed": shape for name, shape in subject.shapes.items() if shape is not None}
         variants |= {name: make_variant(shape, mode, subject, options, True) for name, shape in families.items()}
@@ -114,7 +144,8 @@ def measure(mode: str, subject: Subject, options: argparse.Namespace, record: Re
     for name, variant in variants.items():
         variant.run(WARMUP)
         peaks[name] = memory(variant, options.device, variants["plain"], peaks.get("plain"))
-        told = "peak {peak_mb:,.1f} MB, {over:+.1%} of what it needs".format(**peaks[name])
+        peaks[name]["own_calls"] = variant.own_calls()
+        told = "peak {peak_mb:,.1f} MB, {over:+.1%} of what it needs, {own_calls} own calls".format(**peaks[name])
         record.add(f"{mode + ',':9} {name:22} {told}", peaks[name], "memory", mode, name)
     pace = Pace(options.rounds, options.steps, options.device, CLOCKS[options.clock])
     times = dict(zip(variants, pace.in_turns(*(variant.run for variant in variants.values())), strict=True))

@@ -32,10 +32,10 @@ from timing import Record
 from torch import Tensor
 
 from subspaces.core.memory import keep_memory
-from subspaces.evaluation.images import decoding
 from subspaces.experiments.data import Files, StreamingLoader, folders
 from subspaces.experiments.training.environment import commit, environment
 from subspaces.experiments.training.execution import Execution
+from subspaces.images import decoding
 
 CLASSES = 10
 Batch = tuple[Tensor, Tensor]

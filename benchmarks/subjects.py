@@ -7,6 +7,7 @@ random weights, made from their configuration. Smaller ones have the same parts,
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -79,6 +80,10 @@ def _sgd(parameters: Iterable[nn.Parameter], fused: bool) -> torch.optim.Optimiz
     return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4, fused=fused)
 
 
+def _own_sgd(parameters: Iterable[nn.Parameter], fused: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.01, momentum=0.9, weight_decay=1e-4)  # as the README writes it
+
+
 def _adamw(parameters: Iterable[nn.Parameter], fused: bool) -> torch.optim.Optimizer:
     return torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.1, fused=fused)
 
@@ -119,11 +124,22 @@ LARGE: dict[str, ss.Shape | None] = {
     "simplex 3": ss.Simplex(3),
     "plain again": None,
 }
+LAYERWISE = "layerwise "
+"""How the name of a variant with one alpha for each layer begins."""
+OWN_LOOP: dict[str, ss.Shape | None] = {
+    "plain": None,
+    "line": ss.Line(),
+    "simplex 3": ss.Simplex(3),
+    LAYERWISE + "line": ss.Line(),
+    "plain again": None,
+}
 DIGITS = Subject(MLP, PAPER, 128, 8, _sgd, classes=10, channels=1)
+WIDE = Subject(partial(MLP, width=128), OWN_LOOP, 128, 8, _own_sgd, classes=10, channels=1)  # 64-128-128-10
 SUBJECTS = {  # by size: as published; for a CPU to be measured; for a test
     "full": {
         "cresnet20": Subject(CResNet20, PAPER, 128, 32, _sgd, classes=10),
         "mlp": DIGITS,
+        "mlp-128": WIDE,
         "resnet50": Subject(_torchvision("resnet50", _resnet()), LARGE, 256, 224, _sgd),
         "vit-b16": Subject(_torchvision("vit_b_16", _vit()), LARGE, 256, 224, _adamw),
         "gpt2": Subject(_gpt2(), LARGE, 8, 1024, _adamw, tokens=50257),
@@ -131,6 +147,7 @@ SUBJECTS = {  # by size: as published; for a CPU to be measured; for a test
     "medium": {
         "cresnet20": Subject(CResNet20, PAPER, 32, 32, _sgd, classes=10),
         "mlp": DIGITS,
+        "mlp-128": WIDE,
         "resnet50": Subject(_resnet(), LARGE, 16, 96, _sgd),
         "vit-b16": Subject(_vit(**_narrow(256, 6), image_size=96), LARGE, 32, 96, _adamw),
         "gpt2": Subject(_gpt2(n_embd=256, n_layer=6, n_head=4, vocab_size=8192), LARGE, 8, 128, _adamw, tokens=8192),
@@ -138,6 +155,7 @@ SUBJECTS = {  # by size: as published; for a CPU to be measured; for a test
     "small": {
         "cresnet20": Subject(CResNet20, PAPER, 2, 32, _sgd, classes=10),
         "mlp": DIGITS,
+        "mlp-128": WIDE,
         "resnet50": Subject(
             _resnet(embedding_size=16, hidden_sizes=[32, 64, 128, 256], depths=[1, 1, 2, 1]), LARGE, 2, 64, _sgd
         ),

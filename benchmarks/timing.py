@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from subspaces.core.files import write_json
+from subspaces.evaluation.files import write_plain_json
 
 Run = Callable[[int], int]
 """Makes at least so many steps, and returns how many."""
@@ -82,7 +82,7 @@ class Record:
             place = place.setdefault(name, {})
         place[names[-1]] = value
         if self.path is not None:
-            write_json(self.path, self.content)
+            write_plain_json(self.path, self.content)
 
 
 def command() -> str:

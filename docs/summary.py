@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation.classification import DISTANCES
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.frames import ABOUT
+from subspaces.evaluation.rows import ABOUT
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import Run
 
@@ -47,13 +47,8 @@ def of_run(folder: Path) -> dict[str, Any]:
     if not (folder / "evaluation.json").is_file():
         return found
     (evaluation,) = opened(run)
-    checks = [asdict(each) for each in evaluation.checks]
     rows = [{**asdict(each), "split": each.data} for each in evaluation.rows if not each.group]
-    found["evaluated"] = {
-        "environment": evaluation.environment,
-        "statistics": evaluation.statistics,
-        "checks": checks,
-    }
+    found["evaluated"] = {"environment": evaluation.environment, "statistics": evaluation.statistics}
     found["seconds"] = evaluation.training.seconds if evaluation.training else None
     found["answers"] = [{key: row[key] for key in ANSWER if row[key] is not None} for row in rows]
     frame = evaluation.frame
@@ -104,7 +99,7 @@ def main() -> None:
     together = read(arguments.ensembles).get("measured", [])
     summary = {
         "runs": {folder.name: of_run(folder) for folder in sorted(arguments.folders)},
-        "ensembles": [of_ensemble(entry) for entry in together],
+        "ensembles": [of_ensemble({"key": entry["key"], **entry["value"]}) for entry in together],
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(rounded(summary), indent=1) + "\n")

@@ -13,10 +13,10 @@ from subspaces.errors import ArgumentError
 from subspaces.export import Format  # the package has to be imported before the function of its name
 
 if TYPE_CHECKING:
-    from subspaces.evaluation.images import Progress
+    from subspaces.evaluation.display import Progress
     from subspaces.evaluation.tasks import Task
     from subspaces.experiments.training.runs import Run
-    from subspaces.export.points import Point
+    from subspaces.export.arguments import Point
     from subspaces.export.predicting import Predictions
 
 
@@ -130,8 +130,7 @@ def predict(
         ...     print(each.file, each.label, each.probability)
     """
     from subspaces.evaluation.display import bars
-    from subspaces.export.predicting import predict_with
-    from subspaces.export.reading import read_model
+    from subspaces.export.predicting import predict_with, read_model
 
     expected = "an image file, a folder, an array, or several of them"
     paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]

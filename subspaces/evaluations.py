@@ -10,20 +10,17 @@ from torch import nn
 from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import evaluation, planning, results
-from subspaces.evaluation.display import bars
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation import evaluation, results
+from subspaces.evaluation.display import Progress, bars
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
 from subspaces.evaluation.predictor import Forward
 from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.subject import left_alone, subject_of
+from subspaces.evaluation.subject import restoring, subject_of
 from subspaces.evaluation.tasks import Task, task_of, with_outputs
 from subspaces.text import one_of
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from subspaces.experiments.training import Run
 
     OneRun = Run | str | os.PathLike[str]
@@ -41,53 +38,35 @@ class Evaluation(evaluation.Evaluation):
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
     """
 
-    @classmethod
-    def of(cls, found: evaluation.Evaluation) -> "Evaluation":
-        """Return an evaluation with all that can be done with it."""
-        made = cls.__new__(cls)
-        made.__dict__ = found.__dict__
-        return made
-
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
-        from subspaces.reports.table import text_table
+        from subspaces.reports.table import as_text, filled
 
-        return text_table([self], one_of("split", split, self.splits))
+        return as_text(filled([self], one_of("split", split, self.splits)))
 
     def shift_table(self) -> str:
         """Return a table of the answers on shifted data, means over all sets, as text."""
-        from subspaces.reports.table import shift_table
+        from subspaces.reports.table import as_text, shift_table
 
-        return _written(shift_table([self]), "no answer was measured on shifted data: evaluate with corruptions=")
+        if not (table := shift_table([self])).row_count:
+            raise ArgumentError("no answer was measured on shifted data: evaluate with corruptions=")
+        return as_text(table)
 
     def outlier_table(self) -> str:
         """Return a table of how well the answers tell test examples from outliers, as text."""
-        from subspaces.reports.table import outlier_table
+        from subspaces.reports.table import as_text, outlier_table
 
-        return _written(outlier_table([self]), "no answer was measured against outliers: evaluate with outliers=")
+        if not (table := outlier_table([self])).row_count:
+            raise ArgumentError("no answer was measured against outliers: evaluate with outliers=")
+        return as_text(table)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure and return it; with a path it is also written there, as .png or .pdf.
-
-        Args:
-            name: of the figure, such as "along", "reliability", "selective", "diversity" or "plane".
-            path: where to write it.
-            options: metric and split.
-        """
+        """Draw a figure, such as "along", "reliability", "selective", "diversity" or "plane"; see `subspaces.plot`."""
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
         """Write a page about it, one HTML file that opens offline in any browser; return its path."""
         return report(self, path)
-
-
-def _written(table: "Table", empty: str) -> str:
-    """Return a table as text, or say why there is nothing in it."""
-    from subspaces.reports.table import as_text
-
-    if not table.row_count:
-        raise ArgumentError(empty)
-    return as_text(table)
 
 
 def plot(name: str, what: Any, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
@@ -204,27 +183,21 @@ def evaluate(
         checks.function("progress", progress, "True, False, or a function of (what, done, total)")
     own: dict[str, Any] = {"test": test, "validation": validation, "statistics": statistics, "task": task}
     own |= {"outputs": outputs, "forward": forward, "metrics": metrics}
-    networks = _networks(what)
-    if networks and test is None:
-        raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
-    for option, value in own.items():
-        if value is not None and not networks:
-            raise ArgumentError(
-                f"{option}={checks.shown(value)}: a run brings its own; expected it with a network only"
-            )
     runs: dict[str, Any] = {"data": data, "device": device, "workers": workers, "trust": trust}
-    if not networks:
+    networks = [what] if isinstance(what, nn.Module) else list(what) if isinstance(what, (list, tuple)) else []
+    if not networks or not all(isinstance(each, nn.Module) for each in networks):
+        _refuse(own, {}, "a run brings its own; expected it with a network only")
         from subspaces.experiments.evaluating.evaluate import evaluate as evaluate_runs
 
         found = evaluate_runs(what, wanted, progress=progress, **runs)
-        return [Evaluation.of(each) for each in found] if isinstance(found, list) else Evaluation.of(found)
-    if all(isinstance(each, nn.Module) for each in wanted.through):
-        usual = {"data": None, "device": "auto", "workers": None, "trust": False}
-        for option, value in runs.items():
-            if value != usual[option]:
-                raise ArgumentError(
-                    f"{option}={checks.shown(value)}: it is for runs; a network is measured where it is, on the loaders"
-                )
+        made = [Evaluation(**vars(each)) for each in (found if isinstance(found, list) else [found])]
+        return made if isinstance(found, list) else made[0]
+    if test is None:
+        raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
+    alone = all(isinstance(each, nn.Module) for each in wanted.through)
+    if alone:
+        usual = {"device": "auto", "trust": False}
+        _refuse(runs, usual, "it is for runs; a network is measured where it is, on the loaders")
     loaders = {split: checks.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = with_outputs(task_of(task), outputs)
     if forward is not None:
@@ -232,22 +205,19 @@ def evaluate(
     statistics = None if statistics is None else checks.batches("statistics", statistics)
     subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
     measured = measured_by(chosen.metrics, metrics)
-    others = _networks_of_planes(wanted, runs)
-    planning.check(subject, wanted, others)
-    with bars(progress) as shown, left_alone(networks):
-        return Evaluation.of(results.evaluate(subject, measured, wanted, others, shown))
+    if alone:
+        others = [Network(f"network {number}", module=each) for number, each in enumerate(wanted.through, 1)]
+    else:
+        from subspaces.experiments.evaluating.evaluate import networks_of
+
+        others = networks_of(wanted, **runs)
+    results.check(subject, wanted, others)
+    with bars(progress) as shown, restoring(networks):
+        return Evaluation(**vars(results.evaluate(subject, measured, wanted, others, shown)))
 
 
-def _networks_of_planes(settings: Settings, runs: Mapping[str, Any]) -> list[Network]:
-    """Return the networks that a plane goes through, of which some may be those of runs."""
-    if all(isinstance(each, nn.Module) for each in settings.through):
-        return [Network(f"network {number}", module=each) for number, each in enumerate(settings.through, 1)]
-    from subspaces.experiments.evaluating.planes import networks_of
-
-    return networks_of(settings, **runs)
-
-
-def _networks(what: Any) -> list[nn.Module]:
-    """Return the networks that are to be measured; none if it is runs that are."""
-    several = list(what) if isinstance(what, (list, tuple)) else [what]
-    return several if all(isinstance(each, nn.Module) for each in several) else []
+def _refuse(options: Mapping[str, Any], usual: Mapping[str, Any], why: str) -> None:
+    """Refuse the first option that is not as usual, by default None."""
+    for option, value in options.items():
+        if value is not None and (option not in usual or value != usual[option]):
+            raise ArgumentError(f"{option}={checks.shown(value)}: {why}")

@@ -145,7 +145,6 @@ COMMANDS = {
             "precision": Row("--precision float32", "precision", "float32"),
             "workers": Row("--workers 3", "workers", 3),
             "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
-            "check_statistics": Row("--check-statistics 1 2", "check_statistics", (1, 2)),
             "trust": Row("--trust", "trust", True),
             "quiet": Row("--quiet", "progress", False),
             "as_json": Row("--json", "progress", False),

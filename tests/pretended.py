@@ -16,7 +16,7 @@ import pytest
 
 from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.experiments.evaluating.cache import Measured
+from subspaces.experiments.evaluating.ensembles import Measured
 from subspaces.experiments.training import Execution, Recipe, Run
 
 sys.path.insert(0, str(Path(__file__).parent / "reports"))
@@ -46,18 +46,18 @@ def made(out: Path, recipe: Recipe) -> Run:
         fields = {name: value for name, value in recipe.to_dict().items() if name != "method"}
         splits = SPLITS if recipe.validation else {"test": SPLITS["test"]}
         made_runs.run(out, recipe.method, splits=splits, planes=False, **fields)
-        record = Evaluation.read(folder)
+        record = Evaluation.load(folder)
         words = {name: value for name, value in recipe.to_dict().items() if name != "name"}
         few = [row for row in record.rows if not set(map(repr, row.alphas)) & FAR and row.role not in ("grid", "edge")]
         record.rows = [dataclasses.replace(row, metrics=drawn(words, row.key)) for row in few]
         record.environment["family"] = folder.name  # which tells it from others
-        record.write(folder)
+        record.save(folder)
     return Run.open(folder)
 
 
 def _asked_with_dropout(run: Run, passes: int) -> Evaluation:
     """The record of a run, with MC-dropout where its network has any."""
-    record = Evaluation.read(run.folder)
+    record = Evaluation.load(run.folder)
     if "dropout" not in run.recipe.answers:
         return record
     answered = ANSWERS["dropout"].of(Family(run.recipe.result_shape(), masks=passes), "probabilities")
@@ -93,7 +93,7 @@ class Pretended:
     def evaluate_together(self, groups: Any, **settings: Any) -> list[Measured]:
         found = []
         for group in groups:
-            names, families = [one.folder.name for one in group], [Evaluation.read(one.folder).family for one in group]
+            names, families = [one.folder.name for one in group], [Evaluation.load(one.folder).family for one in group]
             key = {"runs": names, "families": families, "batches": None}
             found.append(Measured(key, {}, SPLITS, scores("together", *names)))
         return found

@@ -37,7 +37,7 @@ def test_answers_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
     assert all(one.seeds == [0, 1] for one in answers)
     for seed, run in enumerate(result.lines):
         assert run.recipe.seed == seed
-        points = {row.alphas[0]: row for row in Evaluation.read(run.folder).rows if row.kind == "point"}
+        points = {row.alphas[0]: row for row in Evaluation.load(run.folder).rows if row.kind == "point"}
         assert percent(answers[2], "accuracy")[seed] == pytest.approx(100 * points[0.5].metrics["accuracy"])
         ends = (points[0.0].metrics["ece"] + points[1.0].metrics["ece"]) / 2
         assert percent(answers[1], "ece")[seed] == pytest.approx(100 * ends)
@@ -67,7 +67,7 @@ def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> N
     text = result.report.read_text()
     assert "digits" in text
     assert "ensemble of 2 runs" in text
-    assert len(Evaluation.read(result.lines[0].folder).planes) == 1
+    assert len(Evaluation.load(result.lines[0].folder).planes) == 1
 
 
 def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:

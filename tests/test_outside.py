@@ -201,4 +201,4 @@ def test_without_it_its_run_is_not_called_damaged(measured: tuple[str, str]):
     with pytest.raises(RunError, match=r"unknown method 'polyak': .*; import or install the package") as error:
         Run.open(Path(measured[0]))
     assert "damaged" not in str(error.value)
-    assert Evaluation.read(Path(measured[0])).training is not None  # which is all that tables and figures need
+    assert Evaluation.load(Path(measured[0])).training is not None  # which is all that tables and figures need

@@ -76,7 +76,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, Evalua
     recipes = [replace(RECIPES[f"digits-{name}"], validation=20) for name in ("standard", "line", "simplex")]
     recipes += [replace(RECIPES["digits-swa-cyclic"], vertices=2), RECIPES["digits-snapshot"]]
     runs = [made(out, recipe) for recipe in recipes]
-    found = [Evaluation.read(run.folder) for run in runs]
+    found = [Evaluation.load(run.folder) for run in runs]
     for record in found:
         record.choices = CHOICES if record.recipe["method"] == "line" else []
     return [(run.folder, record) for run, record in zip(runs, found, strict=True)]

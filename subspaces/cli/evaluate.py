@@ -25,9 +25,9 @@ from subspaces.cli.shared import (
     json_option,
     option,
 )
-from subspaces.core import files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.files import to_json
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.evaluation.shifted_data import EXTRA, Corruptions
@@ -117,7 +117,7 @@ def evaluate(
         check_output(quiet, as_json)
         execution = Execution(**{name: fields.pop(name) for name in DEVICE})
         execution.resolved()  # which refuses what is not there
-        fields |= {name: fields[name] or () for name in ("check_statistics", "answers")}
+        fields["answers"] = fields["answers"] or ()
         fields |= {} if grid is None else {"grid": _steps(*grid)}
         fields["outliers"] = [known_data(each) and each for each in outliers or ()]
         fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}
@@ -128,7 +128,7 @@ def evaluate(
     folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
     if as_json:
         for folder, record in zip(folders, records, strict=True):
-            typer.echo(files.to_json(_summary(folder, record)))
+            typer.echo(to_json(_summary(folder, record)))
     else:
         printing.show(table.filled(records))
         for made in (table.shift_table(records), table.outlier_table(records)):

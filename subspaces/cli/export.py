@@ -11,8 +11,8 @@ from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
 from subspaces.export import FORMATS
+from subspaces.export.arguments import NAMES
 from subspaces.export.exporting import check_format
-from subspaces.export.points import NAMES
 
 POINT = "Point: which networks"
 

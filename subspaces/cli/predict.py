@@ -1,10 +1,8 @@
 """`subspaces predict`."""
 
-import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -17,8 +15,12 @@ from subspaces.cli.options import ROOT
 from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
 from subspaces.core import files
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.files import to_json
 from subspaces.export.predicting import Predictions
 from subspaces.text import nearest, printable
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 FORMATS = ("table", "csv", "json")
 WIDE = 200  # columns of a table in a file
@@ -72,8 +74,11 @@ def predict(
     found = api.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
     for each in found.skipped:
         typer.echo(printable(f"skipped {each.file}: {each.reason}"), err=True)
-    writer: dict[str, Any] = {"csv": _csv, "json": _json}
-    text = writer[format](found) if format in writer else _table(found, out is not None)
+    if format == "json":
+        text = _json(found)
+    else:
+        frame = _frame(found)
+        text = frame.to_csv(index=False, lineterminator="\n") if format == "csv" else _table(frame, out is not None)
     if out is not None:
         files.write(out, text.encode())
     elif text:
@@ -83,26 +88,18 @@ def predict(
         raise typer.Exit(1)
 
 
-def _columns(found: Predictions) -> list[str]:
-    most = max((len(each.top) for each in found.predictions), default=1)
-    more = [name for place in range(2, most + 1) for name in (f"label {place}", f"probability {place}")]
-    unsure = any(each.disagreement is not None for each in found.predictions)
-    return ["file", "label", "probability", *more, *(["disagreement"] if unsure else [])]
+def _frame(found: Predictions) -> "DataFrame":
+    """Return the predictions as text, a row for each."""
+    from pandas import DataFrame
 
-
-def _rows(found: Predictions) -> Iterator[list[str]]:
-    """Yield the cells of each prediction, in the order of the columns."""
+    rows = []
     for each in found.predictions:
-        pairs = [cell for label, share in each.top for cell in (printable(label), f"{share:.6f}")]
-        yield [printable(each.file), *pairs, *([] if each.disagreement is None else [f"{each.disagreement:.6f}"])]
-
-
-def _csv(found: Predictions) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(_columns(found))
-    writer.writerows(_rows(found))
-    return buffer.getvalue()
+        row = {"file": printable(each.file)}
+        for place, (label, share) in enumerate(each.top, 1):
+            which = f" {place}" if place > 1 else ""
+            row |= {f"label{which}": printable(label), f"probability{which}": f"{share:.6f}"}
+        rows.append(row if each.disagreement is None else {**row, "disagreement": f"{each.disagreement:.6f}"})
+    return DataFrame(rows, columns=None if rows else ["file", "label", "probability"])
 
 
 def _json(found: Predictions) -> str:
@@ -116,21 +113,20 @@ def _json(found: Predictions) -> str:
         }
         for each in found.predictions
     ]
-    skipped = [{"file": each.file, "reason": each.reason} for each in found.skipped]
-    return files.to_json({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
+    skipped = [vars(each) for each in found.skipped]
+    return to_json({"model": found.model, "predictions": predictions, "skipped": skipped}, indent=2) + "\n"
 
 
-def _table(found: Predictions, to_file: bool) -> str:
+def _table(frame: "DataFrame", to_file: bool) -> str:
     """Print a table, or return it as the text of a file."""
-    columns = _columns(found)
-    numbers = [name for name in columns if name.startswith(("probability", "disagreement"))]
-    filled = printing.table(*columns, numbers=numbers)
-    for row in _rows(found):
+    numbers = [name for name in frame if name.startswith(("probability", "disagreement"))]
+    filled = printing.table(*frame, numbers=numbers)
+    for row in frame.itertuples(index=False):
         filled.add_row(*map(escape, row))
     if to_file:
         console = Console(width=WIDE, file=io.StringIO())
         console.print(filled)
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
-    if found.predictions:
+    if len(frame):
         printing.show(filled)
     return ""

@@ -12,10 +12,10 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
 from subspaces.cli.shared import EXECUTION, Code, Data, Trust, completing, json_option, option, out_option
-from subspaces.core import files
 from subspaces.core.selection.criteria import CRITERIA
 from subspaces.core.selection.selection import shown
 from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.evaluation.files import to_json
 from subspaces.experiments.evaluating import selection as run_selection
 from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution
@@ -108,7 +108,7 @@ def select(
     if out is not None:
         api.export(run, out, point="selected", data=data, trust=trust, progress=not as_json)
     if as_json:
-        typer.echo(files.to_json({"run": str(run), **dataclasses.asdict(found)}))
+        typer.echo(to_json({"run": str(run), **dataclasses.asdict(found)}))
     else:
         _show(found)
         if out is not None:

@@ -16,13 +16,12 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 
 try:
-    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+    from torch.nn.modules.batchnorm import _NormBase
     from torch.nn.modules.instancenorm import _InstanceNorm
 except ImportError:  # the public norms derive from them, whatever they are called
-    _BatchNorm, _InstanceNorm = nn.BatchNorm1d.__mro__[1], nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
-    _NormBase = _BatchNorm.__mro__[1]  # type: ignore[misc, assignment]
+    _InstanceNorm = nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
+    _NormBase = _InstanceNorm.__mro__[1]  # type: ignore[misc, assignment]
 
-BatchNorm = _BatchNorm
 InstanceNorm = _InstanceNorm
 NormBase = _NormBase
 
@@ -49,17 +48,15 @@ def _missing(name: str, feature: str) -> Callable[..., Any]:
     return refuse
 
 
+# Whether a tensor is seen through a transform of `torch.func`: code for these is right for any other tensor too
 is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)
-"""Whether a tensor is seen through a transform of `torch.func`; the general code is right for any other tensor too."""
 is_batched: Callable[[Tensor], bool] = private("_C._functorch.is_batchedtensor", is_transformed)
-"""Whether a tensor is seen through `vmap`."""
+# A context in which a module has other tensors
 reparametrized: Callable[..., Any] = private("nn.utils.stateless._reparametrize_module") or _missing(
     "nn.utils.stateless._reparametrize_module", "family.point() inside torch.compile"
 )
-"""A context in which a module has other tensors."""
 SpectralNorm: tuple[type[nn.Module], ...] = tuple(filter(None, [private("nn.utils.parametrizations._SpectralNorm")]))
 is_tracing: Callable[[], bool] = private("_C._is_tracing", lambda: False)
-"""Whether `torch.jit` traces a call."""
 _task: Callable[[], int] = private("_C._current_graph_task_id", lambda: -1)
 
 

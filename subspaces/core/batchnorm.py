@@ -19,9 +19,8 @@ from subspaces.errors import ArgumentError
 
 Module = TypeVar("Module", bound=nn.Module)
 Forward = Callable[[Any, Any], Any]
-ONE_VALUE = "Expected more than 1 value per channel"
-"""The beginning of torch's error for a batch norm in train mode with one value."""
-NOTHING = (
+ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
+_NO_EXAMPLES = (
     "recalibrate got a loader without batches, or one with no examples in them: expected training batches, from which "
     "the batch-norm statistics are made"
 )
@@ -137,7 +136,7 @@ def _recompute(module: nn.Module, run: Callable[[Any], None], batches: Iterable[
         for batch in batches:
             run(batch)
     if emptied and not any(norm.num_batches_tracked for norm in norms.values()):
-        raise ArgumentError(NOTHING)
+        raise ArgumentError(_NO_EXAMPLES)
     if finite:
         _check_finite(norms)
 
@@ -159,7 +158,7 @@ def _counting(norms: Iterable[NormBase]) -> Iterator[list[nn.Module]]:
                 emptied.append(norm)
         elif output.numel():
             norm.num_batches_tracked.add_(1)
-            norm.momentum = 1 / (1 + round(1 / norm.momentum))
+            norm.momentum = 1 / (1 + round(1 / (norm.momentum or 1)))
 
     hooks = [norm.register_forward_hook(count) for norm in norms]
     try:
@@ -268,7 +267,7 @@ def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Genera
         empty = False
         yield batch
     if empty:
-        raise ArgumentError(NOTHING)
+        raise ArgumentError(_NO_EXAMPLES)
 
 
 # The norms of a network
@@ -323,8 +322,8 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
-    """Weigh one batch as so many: with momentum 1 - (1 - momentum)^batches.
+def counted_as(network: nn.Module, batches: int) -> Iterator[None]:
+    """Let one batch count as several in running statistics, with momentum 1 - (1 - momentum)^batches.
 
     Statistics of every tenth batch then follow the weights as quickly as those of every batch.
     """
@@ -340,19 +339,19 @@ def forgetting(network: nn.Module, batches: int) -> Iterator[None]:
             norm.momentum = momentum
 
 
-def _directly(function: Callable[..., Any], *args: Any) -> Any:
+def _call_directly(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-class Apart:
-    """Calls functions that `torch.compile` does not trace, once `begin` was called."""
+class Uncompiled:
+    """Calls functions outside of `torch.compile`, once `begin` was called: importing the compiler takes a second."""
 
-    run: Callable[..., Any] = staticmethod(_directly)
+    call: Callable[..., Any] = staticmethod(_call_directly)
 
     def begin(self) -> None:
-        """Keep the compiler out from here on; importing it takes a second, for those alone who need it."""
-        if self.run is _directly:
-            self.run = torch.compiler.disable(_directly)
+        """Keep functions that are called from here on out of the compiled program."""
+        if self.call is _call_directly:
+            self.call = torch.compiler.disable(_call_directly)
 
 
-apart = Apart()
+uncompiled = Uncompiled()

@@ -96,12 +96,10 @@ def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
 
     if mesh is None:
         return init_device_mesh(device.type, (dist.get_world_size(),))
-    if not isinstance(mesh, DeviceMesh):
-        raise ArgumentError(f"distribute(mesh={checks.shown(mesh)}): expected a DeviceMesh with one dimension, or None")
-    if mesh.ndim != 1:
+    if not isinstance(mesh, DeviceMesh) or mesh.ndim != 1:
         raise ArgumentError(
-            f"distribute got a mesh of {mesh.ndim} dimensions, {tuple(mesh.shape)}: expected one dimension, such as "
-            "mesh['data'] of a mesh with names"
+            f"distribute(mesh={checks.shown(mesh)}): expected a DeviceMesh with one dimension, such as mesh['data'] of "
+            "a mesh with names, or None"
         )
     if mesh.device_type != device.type:
         raise ArgumentError(

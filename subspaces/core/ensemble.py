@@ -77,9 +77,7 @@ class Ensemble(nn.Module):
     ) -> None:
         super().__init__()
         found = checks.several("members", members, "a list of networks")
-        if not found:
-            raise ArgumentError("an ensemble needs at least one member")
-        self.members = nn.ModuleList(checks.all_of("Ensemble", found, (nn.Module,), "a list of networks"))
+        self.members = nn.ModuleList(checks.all_of("Ensemble", found, (nn.Module,), "a list of one network or more"))
         if not checks.integer(dim):
             raise ArgumentError(f"dim={checks.shown(dim)}: expected an integer, the dimension of the classes")
         if select is not None:
@@ -112,10 +110,9 @@ class Ensemble(nn.Module):
         if self.select is None:
             outputs = [logits(output) for output in outputs]
         if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
-            source = "the members return" if self.select is None else "select= returns"
             raise ArgumentError(
-                f"{source} a {type(outputs[0]).__name__}: {SELECT}; for an object with .mean and .variance "
-                "pass average='mixture'"
+                f"{'the members return' if self.select is None else 'select= returns'} a {type(outputs[0]).__name__}: "
+                f"{SELECT}; for an object with .mean and .variance pass average='mixture'"
             )
         return _stacked(outputs)
 
@@ -129,8 +126,7 @@ class Ensemble(nn.Module):
     def predict(self, *args: Any, **kwargs: Any) -> Prediction:
         """Run every member once, and return `Prediction(output, members, entropy, disagreement)`.
 
-        `output` is what a call returns, `members` what `outputs` does. Of classes, in nats, [batch] for logits
-        [batch, classes] and [batch, time] for those of tokens:
+        `output` is what a call returns, `members` what `outputs` does. Of classes [batch, classes], in nats, [batch]:
 
             entropy         H[p] = - sum_c p_c log p_c of the mean p = 1/k sum_i p_i of the members' probabilities
             disagreement    H[p] - 1/k sum_i H[p_i], the mutual information of the answer and the member
@@ -157,7 +153,7 @@ class Ensemble(nn.Module):
         """Refuse stacked outputs that cannot be averaged as asked for."""
         if self.average == "outputs":
             return
-        found = [each for each in nested.tensors(outputs) if _is_prediction(each, alone=each is outputs)]
+        found = [each for each in nested.tensors(outputs) if _is_prediction(each, outputs)]
         if len(found) > 1:
             shapes = ", ".join(str(tuple(each.shape[1:])) for each in found)
             raise ArgumentError(
@@ -183,7 +179,6 @@ class Ensemble(nn.Module):
         return _mean(self._probabilities(stacked))
 
     def _log_probabilities(self, stacked: Tensor) -> Tensor:
-        """Return the log-probabilities of each member; of single numbers those of the second class."""
         exact = wide(stacked)
         if self.average == "sigmoid":
             return to_log_pair(exact, self.member_outputs)[..., 1]
@@ -204,15 +199,14 @@ class Ensemble(nn.Module):
         if not prediction or self.average == "outputs":
             return None
         probabilities, dim = self._classes(stacked)
-        return torch.special.entr(probabilities.mean(0)).sum(dim)
+        return _entropy(probabilities.mean(0), dim)
 
     def _disagreement(self, stacked: Tensor, prediction: bool) -> Tensor | None:
         if not prediction or self.average == "outputs":
             return _spread(stacked) if stacked.is_floating_point() else None
         probabilities, dim = self._classes(stacked)
-        total = torch.special.entr(probabilities.mean(0)).sum(dim)
-        within = torch.special.entr(probabilities).sum(dim).mean(0)
-        return (total - within).clamp(min=0)  # by rounding it may be below
+        difference = _entropy(probabilities.mean(0), dim) - _entropy(probabilities, dim).mean(0)
+        return difference.clamp(min=0)  # by rounding it may be below
 
     def _classes(self, stacked: Tensor) -> tuple[Tensor, int]:
         """Return the probabilities of all classes of each member, and where these lie, from the end."""
@@ -224,18 +218,18 @@ class Ensemble(nn.Module):
         return f"average={self.average!r}"
 
 
-def _is_prediction(stacked: Tensor, alone: bool) -> bool:
-    """Return whether a stacked output is a prediction, and not a scalar such as a loss beside one."""
-    return stacked.is_floating_point() and (alone or stacked.ndim > 1)
+def _is_prediction(stacked: Tensor, outputs: Any) -> bool:
+    """Return whether a tensor of stacked outputs is a prediction, and not a scalar such as a loss beside one."""
+    return stacked.is_floating_point() and (stacked is outputs or stacked.ndim > 1)
 
 
 def _each(function: Callable[[Tensor, bool], Any], outputs: Any) -> Any:
     """Apply a function to every tensor of stacked outputs, and pass it whether that is a prediction."""
-    return nested.apply(lambda leaf: function(leaf, _is_prediction(leaf, alone=leaf is outputs)), outputs)
+    return nested.apply(lambda stacked: function(stacked, _is_prediction(stacked, outputs)), outputs)
 
 
 def _check_classes(prediction: Tensor, inputs: Any) -> None:
-    """Refuse one number for each example of a batch, where the softmax would go over the batch."""
+    """Refuse one number for each example, where the softmax would go over the batch."""
     entered = nested.tensors(inputs)
     batch = entered[0].shape[0] if entered and entered[0].ndim > 1 else None  # len() makes it a constant in an export
     if prediction.shape[1:] == (batch,):
@@ -262,7 +256,6 @@ def _class_dim(stacked: Tensor, dim: int) -> int:
 
 
 def _gaussian(output: Any) -> Gaussian:
-    """Return the mean and the variance that a member predicts, in one shape."""
     mean, variance = moments(output)
     if not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
         raise ArgumentError(
@@ -297,10 +290,10 @@ def moments(output: Any) -> tuple[Any, Any]:
 
 def _stacked(outputs: list[Any]) -> Any:
     """Return outputs of one form as one, with each tensor in it stacked: [k, ...]."""
-    first, forms = outputs[0], [_form(output) for output in outputs]
-    for form in forms:
-        if form != forms[0]:
-            raise ArgumentError(f"the members return {forms[0]} and {form}: expected the same from each; {SELECT}")
+    first, form = outputs[0], _form(outputs[0])
+    for other in map(_form, outputs):
+        if other != form:
+            raise ArgumentError(f"the members return {form} and {other}: expected the same from each; {SELECT}")
     if isinstance(first, Tensor):
         return torch.stack(outputs)
     if isinstance(first, float):
@@ -313,7 +306,7 @@ def _stacked(outputs: list[Any]) -> Any:
 
 
 def _form(value: Any) -> str:
-    """Return in words what the outputs of all members must have in common."""
+    """Describe what the outputs of all members must have in common."""
     kind = f"a {type(value).__name__}"
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
@@ -338,6 +331,11 @@ def _mean(stacked: Tensor) -> Tensor:
             f"these have no average: {SELECT}"
         )
     return stacked[0]
+
+
+def _entropy(probabilities: Tensor, dim: int) -> Tensor:
+    found: Tensor = torch.special.entr(probabilities)
+    return found.sum(dim)
 
 
 def _spread(means: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
-"""The features inside a network, without the network being written for it."""
+"""Several points in one batch, and the features inside a network, without the network being written for it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, geometry
+from subspaces.core import checks, geometry, nested
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
@@ -47,12 +47,40 @@ def watch(network: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def similarity(sampled: Sampled, chosen: Tensor, shape: Shape) -> Tensor:
-    """Return |alpha_j - alpha_k| cos^2(phi_j, phi_k) for the two `chosen` groups (int64 [2]).
+def in_groups(
+    network: nn.Module,
+    inputs: tuple[tuple[Any, ...], dict[str, Any]],
+    count: int,
+    features: str | None,
+    point: Callable[[], Any],
+    run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any],
+) -> Any:
+    """Run a network on each group of a batch at a point of its own, with the features inside on request."""
+    size = (nested.batch_size(inputs) or 1) if count > 1 else 1
+    groups = min(count, size)
+    parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
+    outputs, entered = [], []
+    with watch(network, features) as seen:
+        alphas = tuple(point() for _ in range(groups))
+        for alpha, (args, kwargs) in zip(alphas, parts, strict=True):
+            outputs.append(run(alpha, args, kwargs))
+            entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
+            seen.clear()
+    output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
+    if features is None:
+        return output
+    if len(entered) < groups:
+        raise ArgumentError(f"features={features!r}: the network ran without calling that module on a tensor")
+    return Sampled(output, alphas, tuple(entered))
+
+
+def similarity(sampled: Sampled, chosen: geometry.Pair, shape: Shape) -> Tensor:
+    """Return |alpha_j - alpha_k| cos^2(phi_j, phi_k) for the two `chosen` groups.
 
     Examples differ between groups, so the cosine is taken over a whole flattened group; where the
     groups differ in size, over what they share.
     """
+    chosen = torch.as_tensor(chosen, device=sampled.features[0].device)
     size = min(len(group) for group in sampled.features)
     phi = torch.stack([group[:size].flatten() for group in sampled.features]).index_select(0, chosen)
     first, second = torch.stack(sampled.alphas).index_select(0, chosen)

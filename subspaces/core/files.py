@@ -1,13 +1,11 @@
-"""Files that are written whole or not at all: plain ones, JSON, lines of JSON, and tensors with a checksum.
+"""Files that are written whole or not at all, and tensors with a checksum.
 
 A checksum is of the content alone, so a renamed or copied file is still itself. It finds damage, not malice.
 """
 
-import dataclasses
 import errno
 import hashlib
 import json
-import math
 import os
 import re
 import secrets
@@ -27,10 +25,6 @@ from subspaces.core import memory
 from subspaces.errors import ArgumentError
 
 TRIES = 100  # to read or lock what others replace or remove
-CHECKSUM = "sha256"
-CHANGED = "it was changed by hand, or by a fault: its content does not match its checksum"
-MARK = b'"float"'
-"""Part of every text in which `to_json` wrote a NaN or an infinity."""
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room on the disk"),
@@ -58,7 +52,7 @@ def damaged(path: Path, why: object, remedy: str) -> FileError:
 def write(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    with _named(path):
+    with naming(path):
         with suppress(PermissionError):  # a folder that cannot be listed
             sweep(path.parent, path.name)
         try:
@@ -103,108 +97,24 @@ def sweep(folder: Path, of: str = "") -> None:
 
 def append(path: Path, content: bytes) -> None:
     """Append to a file; a crash may leave a part of the content there."""
-    with _named(path), open(path, "ab") as file:
+    with naming(path), open(path, "ab") as file:
         file.write(content)
 
 
 def sync(path: Path) -> None:
     """Flush a file to the disk."""
-    with _named(path), open(path, "rb+") as file:
+    with naming(path), open(path, "rb+") as file:
         os.fsync(file.fileno())
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Name the file that cannot be written: the error of a full disk names none, or the partial file."""
     try:
         yield
     except OSError as error:
         advice = _ADVICE.get(error.errno or 0, "check the disk")
         raise OSError(error.errno, f"{error.strerror}: could not be written, {advice}", str(path)) from None
-
-
-# JSON
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as an indented JSON file without a checksum, for people and other programs."""
-    write(path, (to_json(value, indent=2) + "\n").encode())
-
-
-def to_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON, with {"float": "nan"} and the like for the numbers that JSON does not have."""
-    return json.dumps(_plain(value), indent=indent, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with dicts for dataclasses, and without NaN and infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        finite = set(map(type, value)) == {float} and all(map(math.isfinite, value))  # most are lists of numbers
-        return value if finite else [_plain(each) for each in value]
-    if dataclasses.is_dataclass(value):
-        return {entry.name: _plain(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
-    return value
-
-
-def from_json(value: Any) -> Any:
-    """Return what `to_json` was given, from parsed JSON."""
-    if isinstance(value, dict):
-        if value.keys() == {"float"} and value["float"] in ("nan", "inf", "-inf"):
-            return float(value["float"])
-        return {name: from_json(each) for name, each in value.items()}
-    nested = isinstance(value, list) and not {dict, list}.isdisjoint(map(type, value))  # most are lists of numbers
-    return [from_json(each) for each in value] if nested else value
-
-
-def in_lines(value: Mapping[str, Any]) -> str:
-    """Return JSON with a line for each entry, and for each row of a table, which is quicker than an indent."""
-
-    def entry(each: Any) -> str:
-        rows = isinstance(each, list) and each and isinstance(each[0], (dict, list))
-        return "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if rows else json.dumps(each)
-
-    return "{\n" + ",\n".join(f"{json.dumps(name)}: {entry(each)}" for name, each in value.items()) + "\n}\n"
-
-
-def append_line(path: Path, value: Mapping[str, Any]) -> None:
-    """Append a mapping to a file as a line of JSON with a checksum, in place of what is left of an unfinished line."""
-    content = json.loads(json.dumps(value))
-    with _named(path), open(path, "ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read() != b"\n":
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(json.dumps({**content, CHECKSUM: _sha256(content)}).encode() + b"\n")
-
-
-def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
-    """Return what `append_line` has written, without a last line that was not written to its end.
-
-    Any other damage is a `FileError` that names the file and the number of the line.
-    """
-    if not path.is_file():
-        raise damaged(path, "it is not a file", remedy)
-    found, lines = [], path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            content = json.loads(line)
-            if not isinstance(content, dict):
-                raise ArgumentError(f"expected an object, found a {type(content).__name__}")
-            if content.pop(CHECKSUM, None) != _sha256(content):
-                raise ArgumentError(CHANGED)
-        except (ValueError, RecursionError) as error:
-            raise damaged(path, f"line {number}: {error}", remedy) from None
-        found.append(content)
-    return found
-
-
-def _sha256(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 # Tensors

@@ -7,11 +7,11 @@ remembered together with them.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from functools import partial
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,17 +22,7 @@ from torch.nn.utils.weight_norm import WeightNorm
 from subspaces.core import _compat, batchnorm, checks, nested
 from subspaces.errors import ArgumentError
 
-
-class Filled(NamedTuple):
-    """A network that runs with given weights."""
-
-    network: nn.Module
-    weights: Mapping[str, Tensor]
-    tracking: bool
-    """Whether its batch norms keep statistics."""
-
-
-_running: ContextVar[tuple[Filled, ...]] = ContextVar("_running", default=())
+_running: ContextVar[tuple["Filled", ...]] = ContextVar("_running", default=())
 """The networks that run in this thread, the outermost first."""
 
 
@@ -44,16 +34,6 @@ class Slots:
         self._slots: list[tuple[dict[str, Any], str]] = []
         self._modules: list[tuple[dict[str, Any], str, Any]] = []  # on the way to them
         self._recurrent: list[nn.RNNBase] = []
-        self._known = False
-
-    def found(self) -> list[tuple[dict[str, Any], str]]:
-        """Return the parameters, or buffers, of the module that holds each tensor, and its key there."""
-        for children, key, child in self._modules:
-            if children.get(key) is not child:
-                self._known = False
-        if not self._known:
-            self._find()
-        return self._slots
 
     def _find(self) -> None:
         watched = _compat.watch_checkpoints(_remembering, _refuse_reentrant)
@@ -72,39 +52,58 @@ class Slots:
                 _compat.refuse_checkpoints(part, key)
         self._modules = list(modules.values())
         self._recurrent = [part for part in parts.values() if isinstance(part, nn.RNNBase)]
-        self._known = True
 
     def put(self, tensors: Iterable[Tensor | None]) -> list[Tensor | None]:
         """Put tensors in their places, and return what was there."""
+        for children, key, child in self._modules:
+            if children.get(key) is not child:
+                self._slots = []
+        if not self._slots:
+            self._find()
         before = []
-        for (kept, key), tensor in zip(self.found(), tensors, strict=True):
+        for (kept, key), tensor in zip(self._slots, tensors, strict=True):
             before.append(kept[key])
             kept[key] = tensor
         for part in self._recurrent:
             _compat.forget_weights(part)
         return before
 
-    def restore(self, before: list[Tensor | None]) -> None:
-        """Put back what `put` returned."""
-        for (kept, key), tensor in zip(self._slots, before, strict=True):
-            kept[key] = tensor
-        for part in self._recurrent:
-            _compat.forget_weights(part)
-
     @property
     def filled(self) -> bool:
         """Whether the network has weights at present."""
-        kept, key = self.found()[0]
-        return kept[key] is not None
+        return any(kept[key] is not None for kept, key in self._slots)
 
     @contextmanager
     def emptied(self) -> Iterator[None]:
-        """Take the weights out of a network that is filled at present, as inside `with family.point()`."""
+        """Take the weights out of a network for as long as this lasts."""
         before = self.put([None] * len(self.names))
         try:
             yield
         finally:
-            self.restore(before)
+            self.put(before)
+
+
+class Filled:
+    """A context in which a network has the given weights; `tracking`: what runs again later keeps statistics."""
+
+    def __init__(self, slots: Slots, weights: Mapping[str, Tensor], tracking: bool = True) -> None:
+        self.slots, self.weights, self.tracking = slots, weights, tracking
+
+    def __enter__(self) -> None:
+        self._before = self.slots.put(self.weights.values())
+        self._token: Token[Any] = _running.set((*_running.get(), self))
+
+    def __exit__(self, *_: Any) -> None:
+        _running.reset(self._token)
+        self.slots.put(self._before)
+
+
+def filled(slots: Slots, weights: Mapping[str, Tensor], tracking: bool = True) -> AbstractContextManager[None]:
+    """Return a context in which a network has the given weights, also for a compiler."""
+    if torch.compiler.is_compiling():
+        context: AbstractContextManager[None] = _compat.reparametrized(slots.network, dict(weights))
+        return context
+    return Filled(slots, weights, tracking)
 
 
 def call(
@@ -117,39 +116,13 @@ def call(
 ) -> Any:
     """Run a network with the given weights, and leave none of them behind.
 
-    This is what `functional_call` does, without its look at all parameters and buffers: a tenth of a small step.
-
-    Args:
-        network, weights, args, kwargs: as of `torch.func.functional_call`.
-        tracking: parts of it that run again in a backward pass keep batch-norm statistics.
-        slots: those of the network for the names of the weights, if they are known.
+    This is `functional_call` without its look at all parameters and buffers, a tenth of a small step. `slots` are those
+    of the network for the names of the weights, if they are known.
     """
     if torch.compiler.is_compiling():  # which traces torch's own way, and has the weights in its graph
         return functional_call(network, dict(weights), args, dict(kwargs))
-    slots = slots or Slots(network, weights)
-    before = slots.put(weights.values())
-    token = _running.set((*_running.get(), Filled(network, weights, tracking)))
-    try:
+    with Filled(slots or Slots(network, weights), weights, tracking):
         return network(*args, **kwargs)
-    finally:
-        _running.reset(token)
-        slots.restore(before)
-
-
-@contextmanager
-def filled(slots: Slots, weights: Mapping[str, Tensor], tracking: bool = True) -> Iterator[None]:
-    """Let the network have the given weights as long as this lasts."""
-    if torch.compiler.is_compiling():
-        with _compat.reparametrized(slots.network, dict(weights)):
-            yield
-        return
-    before = slots.put(weights.values())
-    token = _running.set((*_running.get(), Filled(slots.network, weights, tracking)))
-    try:
-        yield
-    finally:
-        _running.reset(token)
-        slots.restore(before)
 
 
 def _runs_with(weights: Mapping[str, Tensor]) -> bool:
@@ -164,21 +137,24 @@ def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Call
 
     Its other methods could not be run at another point, so norms that would keep statistics in them are refused.
     """
-    inside: list[AbstractContextManager[None]] = []
+    inside = ExitStack()
+    calls: list[bool] = []
 
     def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _runs_with(weights):  # and no family was called meanwhile
-            if not inside:
+            if not calls:
                 refresh((args, kwargs))
-            inside.append(batchnorm.untracked(template))
-            inside[-1].__enter__()
+                inside.enter_context(batchnorm.untracked(template))
+            calls.append(True)
 
     def end(*_: Any) -> None:
-        if _runs_with(weights) and inside:
-            inside.pop().__exit__(None, None, None)
+        if _runs_with(weights) and calls:
+            calls.pop()
+            if not calls:
+                inside.close()
 
     def refuse(norm: nn.Module, args: Any) -> None:
-        if norm.training and not inside and _runs_with(weights) and not _compat.in_backward():
+        if norm.training and not calls and _runs_with(weights) and not _compat.in_backward():
             raise ArgumentError(
                 "statistics_every= runs the network's forward at the midpoint, and inside family.point() another of "
                 f"its methods ran {type(norm).__name__}: call the network itself, net(x), or leave statistics_every= "
@@ -190,49 +166,23 @@ def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Call
     hooks += [template.register_forward_hook(end, always_call=True)]
     hooks += [norm.register_forward_pre_hook(refuse) for norm in found]
     try:
-        yield
+        with inside:
+            yield
     finally:
-        while inside:
-            inside.pop().__exit__(None, None, None)
         for hook in hooks:
             hook.remove()
-
-
-def versions(weights: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return how often each weight was written in place; nothing where torch does not count."""
-    if torch.compiler.is_compiling():
-        return {}
-    return {name: weight._version for name, weight in weights.items() if not weight.is_inference()}
 
 
 # Activation checkpointing
 
 
-class _Around(nn.Module):
-    """Calls a function while a network has other weights."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return function(*args, **kwargs)
-
-
 def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any, **kwargs: Any) -> Any:
     """Call a function while networks have the weights that they had."""
-    if not running:
+    with ExitStack() as stack:
+        for each in running:  # the innermost fills last, where one network is there twice
+            stack.enter_context(Filled(each.slots, each.weights, each.tracking))
+            stack.enter_context(nullcontext() if each.tracking else batchnorm.untracked(each.slots.network))
         return function(*args, **kwargs)
-    (network, weights, tracking), *others = running  # the innermost fills last, where one network is there twice
-    inner = partial(_again, function, tuple(others))
-    named = {f"network.{name}": value for name, value in weights.items()}
-    token: Token[Any] = _running.set((*_running.get(), running[0]))
-    try:
-        with nullcontext() if tracking else batchnorm.untracked(network):
-            return functional_call(_Around(network), named, (inner, args, kwargs))
-    finally:
-        _running.reset(token)
-        forget(network)
 
 
 def _remembering(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,13 +209,6 @@ def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> N
         setattr(network.get_submodule(owner), key, parameter)
 
 
-def forget(network: nn.Module) -> None:
-    """Make all recurrent parts of a network drop their second list of weights."""
-    for part in network.modules():
-        if isinstance(part, nn.RNNBase):
-            _compat.forget_weights(part)
-
-
 def copied(network: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
     """Return a deep copy of a network; `known` maps the `id` of what is not copied to what stands in its place."""
     return copy.deepcopy(network, {**memo(network), **(known or {})})
@@ -290,8 +233,7 @@ def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share
     """Return a copy of the network with the given parameters, and with `share` the template's own frozen ones."""
     checks.flag("share", share)
     network = copied(template, {id(frozen): frozen for frozen in template.parameters()} if share else None)
-    if parameters:
-        fill(network, parameters)
+    fill(network, parameters)
     for part in network.modules():
         for hook in part._forward_pre_hooks.values() if parameters else ():
             if isinstance(hook, (WeightNorm, BasePruningMethod)):  # which compute their weights before each call

@@ -1,9 +1,11 @@
 """Mixing vertices, and the angles and distances between them."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +13,16 @@ from subspaces.core import _compat, distributed
 
 LARGE = 2**22  # numbers of a matrix from which its gradient is made late
 PART = 2**18  # numbers of it that are made at a time on a CPU, so that what lies between stays in its cache
+_HALF = (torch.float16, torch.bfloat16)
+_REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which changes nothing but a norm of 0
+    torch.float32: (np.float32, np.finfo(np.float32).tiny),
+    torch.float64: (np.float64, np.finfo(np.float64).tiny),
+}
+
+
+Pair = Tensor | tuple[int, int]
+"""Which two of several rows: int64 [2], or numbers where they are at hand."""
+_transforming: Callable[[], bool] = _compat.private("_C._are_functorch_transforms_active", lambda: True)
 
 
 class Distances(NamedTuple):
@@ -26,25 +38,20 @@ def exactly(device: torch.device) -> AbstractContextManager[Any]:
     return torch.autocast(device.type, enabled=False) if low else nullcontext()
 
 
-def is_number(value: Tensor) -> bool:
-    """Return whether a tensor is one real number."""
-    plain = value.layout == torch.strided and not value.is_quantized and not value.is_meta
-    return plain and value.numel() == 1 and not value.is_complex() and value.dtype != torch.bool
-
-
 def mix(coefficients: Tensor, omega: Tensor) -> Tensor:
     """Return c^T Omega: [m] or [m, n] times [m, n] -> [n]; half-precision weights are mixed in float32."""
     if type(omega) not in (nn.Parameter, Tensor) and distributed.mesh_of(omega) is not None:
         mixed = mix(distributed.columns(coefficients, omega), distributed.local(omega))
         return distributed.gathered(mixed, omega)
     compiling, dtype = torch.compiler.is_compiling(), omega.dtype
-    if len(omega) == 1 and not (compiling or coefficients.requires_grad):
+    if omega.shape[0] == 1 and not (compiling or coefficients.requires_grad):
         return omega.squeeze(0)  # as coefficients sum to 1
-    vertices = omega.float() if dtype in (torch.float16, torch.bfloat16) else omega
-    c = coefficients.to(vertices.dtype)
+    vertices = omega.float() if dtype in _HALF else omega
+    c = coefficients if coefficients.dtype == vertices.dtype else coefficients.to(vertices.dtype)
     if c.ndim == 1 and compiling:  # a sum fuses with what follows, a product does not
         c = c[:, None]
-    return (c @ vertices if c.ndim == 1 else (c * vertices).sum(0)).to(dtype)
+    mixed = c @ vertices if c.ndim == 1 else (c * vertices).sum(0)
+    return mixed if mixed.dtype == dtype else mixed.to(dtype)
 
 
 def _real(omega: Tensor) -> Tensor:
@@ -54,11 +61,11 @@ def _real(omega: Tensor) -> Tensor:
     return omega if omega.dtype == torch.float64 else omega.float()
 
 
-def _products(rows: Tensor, chosen: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _products(rows: Tensor, chosen: Pair | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return <a, b>, <a, a> and <b, b> of the two rows, or of two chosen ones."""
-    if chosen is not None and chosen.is_cpu and not (torch.compiler.is_compiling() or _compat.is_transformed(chosen)):
+    if isinstance(chosen, tuple):
         every = rows.unbind()
-        a, b = (_real(every[index]) for index in chosen.tolist())  # no copies
+        a, b = (_real(every[index]) for index in chosen)  # no copies
     else:
         a, b = _real(rows if chosen is None else rows.index_select(0, chosen)).unbind()
     return (a * b).sum(), (a * a).sum(), (b * b).sum()
@@ -68,26 +75,28 @@ class _Late(torch.autograd.Function):
     """`_products` of large matrices, with their gradients 2 a, b and 2 b, a in closed form, when nothing else is left.
 
     Autograd would begin with them: the gradient of all vertices would lie beside the activations of the network until
-    that of the network is there. The numbers are the same, to the last bit. For a small matrix autograd is quicker.
+    that of the network is there. The numbers are the same, to the last bit.
     """
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(rows: Tensor, chosen: Tensor | None) -> Tensor:
+    def forward(rows: Tensor, chosen: Pair | None) -> Tensor:
         return torch.stack(_products(rows, chosen))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor | None], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Pair | None], output: Tensor) -> None:
+        rows, ctx.chosen = inputs
+        ctx.save_for_backward(rows)
         _compat.run_last(ctx)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        rows, chosen = ctx.saved_tensors
+        (rows,), chosen = ctx.saved_tensors, ctx.chosen
         ab, aa, bb = gradient.unbind()
         ofa, ofb = torch.stack([2 * aa, ab]), torch.stack([ab, 2 * bb])  # how much of a and b is in both gradients
         if chosen is not None:
+            chosen = torch.as_tensor(chosen, device=rows.device)
             ofa, ofb = (ofa.new_zeros(len(rows)).index_add(0, chosen, each) for each in (ofa, ofb))
         found = torch.empty_like(rows)
         size = (PART if rows.is_cpu else LARGE) // len(rows) + 1
@@ -98,22 +107,73 @@ class _Late(torch.autograd.Function):
         return found, None
 
 
-_late: Callable[[Tensor, Tensor | None], Tensor] = _Late.apply
+class _Cos2(torch.autograd.Function):
+    """cos^2 of two rows of a matrix on a CPU, with its gradient g_ab b + 2 g_aa a and g_ab a + 2 g_bb b.
+
+    Value and gradient have the bits that autograd gives them, in less time: scalars are plain numbers.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, first: int, second: int) -> Tensor:
+        every = rows.unbind()
+        a, b = every[first], every[second]
+        ab, aa, bb = (a * b).sum().item(), (a * a).sum().item(), (b * b).sum().item()
+        ctx.save_for_backward(rows)
+        if rows.numel() >= LARGE:
+            _compat.run_last(ctx)
+        real, tiny = _REAL[rows.dtype]
+        if not math.isfinite(aa + bb):
+            real, tiny = float, float(tiny)  # whose infinities give no warnings
+        ab, p, q = real(ab), real(aa) + tiny, real(bb) + tiny
+        u, v = ab / p, ab / q
+        ctx.known = first, second, u, v, p, q
+        return torch.full((), float(u * v), dtype=rows.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (rows,), (first, second, u, v, p, q) = ctx.saved_tensors, ctx.known
+        if torch.is_grad_enabled():  # create_graph=True
+            value = _cos2(*_products(rows, (first, second)))
+            return *torch.autograd.grad(value, rows, gradient, create_graph=True), None, None
+        g = gradient.item()
+        if math.isfinite(g):
+            g = type(u)(g)
+        else:
+            u, v, p, q = float(u), float(v), float(p), float(q)
+        of_u, of_v = g * v, g * u
+        of_ab, of_aa, of_bb = of_v / q + of_u / p, -of_u * (u / p), -of_v * (v / q)
+        factors = torch.from_numpy(np.array([[2 * of_aa, of_ab], [of_ab, 2 * of_bb]], _REAL[rows.dtype][0]))
+        with exactly(rows.device):
+            if len(rows) == 2:
+                return factors @ rows, None, None
+            found, pair = torch.zeros_like(rows), slice(first, second + 1, second - first)
+            torch.mm(factors, rows[pair], out=found[pair])
+            return found, None, None
 
 
-def cos2(rows: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
+_late: Callable[[Tensor, Pair | None], Tensor] = _Late.apply
+_closed: Callable[[Tensor, int, int], Tensor] = _Cos2.apply
+
+
+def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
+    first, compiling = rows[0], torch.compiler.is_compiling()
+    closed = len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL
+    if closed and not (compiling or isinstance(chosen, Tensor) or _transforming() or _compat.is_tracing()):
+        return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
     products: list[tuple[Tensor, ...]] = []
-    with exactly(rows[0].device):
+    with exactly(first.device):
         for row in rows:
             piece = distributed.local(row)
-            late = piece.numel() >= LARGE and piece.dtype in (torch.float32, torch.float64)
-            late = late and not torch.compiler.is_compiling()  # a compiler has an order of its own
+            late = piece.numel() >= LARGE and piece.dtype in _REAL and not compiling  # a compiler has its own order
             products.append(_late(piece, chosen).unbind() if late else _products(piece, chosen))
-    ab, aa, bb = products[0]
-    if len(products) > 1 or distributed.mesh_of(rows[0]) is not None:
+    if len(products) > 1 or distributed.mesh_of(first) is not None:
         sums = torch.stack([torch.stack(each) for each in products]).sum(0)
-        ab, aa, bb = distributed.total(sums, rows[0]).unbind()
+        products = [distributed.total(sums, first).unbind()]
+    return _cos2(*products[0])
+
+
+def _cos2(ab: Tensor, aa: Tensor, bb: Tensor) -> Tensor:
     tiny = torch.finfo(ab.dtype).tiny  # which changes nothing but 0, and takes half the time of a clamp
     return (ab / (aa + tiny)) * (ab / (bb + tiny))  # aa * bb may overflow
 

@@ -1,44 +1,25 @@
-"""The networks that a new family starts from."""
+"""The networks that a new family starts from, and the optimiser groups of one of them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.parametrize import ParametrizationList
 from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.optim import Optimizer
 
 from subspaces.core import _compat, checks, functional, memory
+from subspaces.core.layout import trainable
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
 Factory = Callable[[], nn.Module]
 Init = Literal["independent", "point"]
-
-
-def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> list[nn.Module]:
-    """Return `count` networks of one architecture: independent ones, or the same one for "point".
-
-    What the user holds is never changed: the first network is a copy, and the others are new.
-    """
-    if isinstance(network, nn.Module):
-        first = network
-    elif callable(network):
-        first = _made(network)
-    else:
-        raise ArgumentError(
-            f"Subspace got a {type(network).__name__}: expected an nn.Module or a function that makes one"
-        )
-    _check_supported(first)
-    _check_memory(first, count if init == "point" else 2 * count)
-    others = [first if init == "point" else _made(network) for _ in range(count - 1)]
-    if init != "point" and len({id(other) for other in [first, *others]}) < count:
-        raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
-    check_same_architecture([first, *others])
-    if init != "point":
-        _check_same_shared([first, *others])
-    return [functional.copied(first), *others]
+GetGroups = Callable[[Any], Iterable[Any]]
+OFFSET = 0.1
+"""How far vertices that start at one network are from it, relative to each weight."""
 
 
 def check_start(network: object, init: Init | None, offset: float | None) -> tuple[Init, float]:
@@ -61,15 +42,45 @@ def check_start(network: object, init: Init | None, offset: float | None) -> tup
     return init, float(offset)
 
 
-OFFSET = 0.1
-"""How far vertices that start at one network are from it, relative to each weight."""
+def initial_networks(network: nn.Module | Factory, count: int, init: Init) -> list[nn.Module]:
+    """Return `count` networks of one architecture: independent ones, or the same one for "point".
+
+    What the user holds is never changed: the first network is a copy, and the others are new.
+    """
+    first = network if isinstance(network, nn.Module) else _made(network)
+    _check_supported(first)
+    _check_memory(first, count if init == "point" else 2 * count)
+    others = [first if init == "point" else _made(network) for _ in range(count - 1)]
+    if init != "point":
+        if len({id(other) for other in [first, *others]}) < count:
+            raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
+        _check_same([first, *others])
+    return [functional.copied(first), *others]
 
 
-def _made(factory: Factory) -> nn.Module:
+def _made(factory: Any) -> nn.Module:
+    if not callable(factory):
+        raise ArgumentError(
+            f"Subspace got a {type(factory).__name__}: expected an nn.Module or a function that makes one"
+        )
     module = factory()
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"the factory returned a {type(module).__name__}: expected an nn.Module")
     return module
+
+
+def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
+    """Return existing networks as a list, one for each vertex."""
+    if not isinstance(modules, Iterable):
+        raise ArgumentError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
+    networks = list(modules)
+    if len(networks) != shape.vertices:
+        raise ArgumentError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
+    for index, network in enumerate(networks):
+        if not isinstance(network, nn.Module):
+            raise ArgumentError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
+        _check_supported(network)
+    return networks
 
 
 def _check_memory(module: nn.Module, count: int) -> None:
@@ -144,28 +155,25 @@ def offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Genera
     return torch.view_as_complex(steps.contiguous()) if weight.is_complex() else steps
 
 
-def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
-    """Return existing networks as a list, or raise why they cannot span one family of that shape."""
-    if not isinstance(modules, Iterable):
-        raise ArgumentError(f"from_modules got a {type(modules).__name__}: expected a list of modules, one per vertex")
-    networks = list(modules)
-    if len(networks) != shape.vertices:
-        raise ArgumentError(f"from_modules got {len(networks)} networks: {shape} has {shape.vertices} vertices")
-    for index, network in enumerate(networks):
-        if not isinstance(network, nn.Module):
-            raise ArgumentError(f"network {index} is a {type(network).__name__}: expected an nn.Module")
-        _check_supported(network)
-    check_same_architecture(networks)
-    _check_same_shared(networks)
-    return networks
-
-
-def check_same_architecture(networks: Sequence[nn.Module]) -> None:
-    """Refuse networks whose parameters or buffers differ in name, shape, dtype, device, ties or being trainable."""
+def _check_same(networks: Sequence[nn.Module]) -> None:
+    """Refuse networks of other architectures, or with other values in what a family shares."""
     first = _described(networks[0])
     for index, network in enumerate(networks[1:], 1):
         if difference := _difference(first, _described(network)):
             raise ArgumentError(f"network {index} does not match network 0: {difference}")
+    pruned = {name for name, _ in networks[0].named_parameters()}
+
+    def shared(name: str) -> bool:
+        masked = name.removeprefix("buffer ").removesuffix("_mask") if name.endswith("_mask") else ""
+        return not name.startswith("buffer ") or f"{masked}_orig" in pruned
+
+    if found := _differing(networks, shared):
+        index, name, value = found
+        remedy = "make it trainable, or " if isinstance(value, nn.Parameter) else ""
+        raise ArgumentError(
+            f"{name} of network {index} differs from network 0: frozen parameters and masks of pruned weights "
+            f"are shared by the whole family; {remedy}give all networks the same values"
+        )
 
 
 def _described(module: nn.Module) -> dict[str, str]:
@@ -187,36 +195,18 @@ def _difference(first: Mapping[str, str], other: Mapping[str, str]) -> str | Non
     return None
 
 
-def _check_same_shared(networks: Sequence[nn.Module]) -> None:
-    """Refuse networks that differ in what a family shares: a frozen parameter, or the mask of a pruned weight."""
-    pruned = {name for name, _ in networks[0].named_parameters()}
-
-    def shared(name: str) -> bool:
-        masked = name.removeprefix("buffer ").removesuffix("_mask") if name.endswith("_mask") else ""
-        return not name.startswith("buffer ") or f"{masked}_orig" in pruned
-
-    if found := _differing(networks, shared):
-        index, name, value = found
-        remedy = "make it trainable, or " if isinstance(value, nn.Parameter) else ""
-        raise ArgumentError(
-            f"{name} of network {index} differs from network 0: frozen parameters and masks of pruned weights "
-            f"are shared by the whole family; {remedy}give all networks the same values"
-        )
-
-
-def _shared(network: nn.Module) -> dict[str, Tensor]:
-    """Return what all vertices share: frozen parameters and buffers."""
-    frozen = {f"frozen parameter {name}": p for name, p in network.named_parameters() if not p.requires_grad}
-    return {**frozen, **{f"buffer {name}": value for name, value in network.named_buffers()}}
-
-
 def _differing(
     networks: Sequence[nn.Module], wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[int, str, Tensor] | None:
     """Return the first thing that networks should share and do not: which network, its name and its value there."""
-    first = _shared(networks[0])
+
+    def shared(network: nn.Module) -> dict[str, Tensor]:
+        frozen = {f"frozen parameter {name}": p for name, p in network.named_parameters() if not p.requires_grad}
+        return frozen | {f"buffer {name}": value for name, value in network.named_buffers()}
+
+    first = shared(networks[0])
     for index, network in enumerate(networks[1:], 1):
-        for name, value in _shared(network).items():
+        for name, value in shared(network).items():
             if wanted(name) and not torch.equal(value, first[name]):
                 return index, name, value
     return None
@@ -237,3 +227,93 @@ def applied(function: Callable[[nn.Module], None], networks: Sequence[nn.Module]
             f"apply: {found[1]} is shared by all vertices, and the function gave it other values at each of them: let "
             "the function leave it alone, or set it before the network becomes a family"
         )
+
+
+# Optimiser groups
+
+PARAMETERS = ("params", "param_names")
+_EXPECTED = "expected what a torch optimiser takes: dicts {'params': [...], 'lr': …}, or parameters alone"
+
+
+def grouped(network: nn.Module, get_groups: GetGroups) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Return the groups that a function makes of a network, or refuse what a family could not be trained by.
+
+    These are "group0", "group1", … by each name of each trainable parameter, and the options of each group.
+    """
+    names = {id(parameter): aliases for aliases, parameter in trainable(network)}
+    frozen = {id(parameter) for parameter in network.parameters()} - names.keys()
+    labels: dict[str, str] = {}
+    options: list[dict[str, Any]] = []
+    for index, group in enumerate(_dicts(get_groups(network))):
+        options.append({key: _option(index, key, value) for key, value in group.items() if key not in PARAMETERS})
+        for parameter in _members(index, group["params"]):
+            if id(parameter) in frozen:
+                continue
+            if id(parameter) not in names:
+                raise ArgumentError(
+                    f"group {index} of groups= holds a tensor of shape {tuple(parameter.shape)}, which is no parameter "
+                    "of the network that the function was given: take the parameters from its argument; those of "
+                    "other modules go to the optimiser itself, optimizer.add_param_group(…)"
+                )
+            aliases = names[id(parameter)]
+            if labels.get(aliases[0], f"group{index}") != f"group{index}":
+                raise ArgumentError(
+                    f"parameter {aliases[0]!r} is in {labels[aliases[0]]} and group{index} of groups=: put it in one"
+                )
+            labels |= dict.fromkeys(aliases, f"group{index}")
+    missing = [aliases[0] for aliases in names.values() if aliases[0] not in labels]
+    if missing:
+        raise ArgumentError(
+            f"the trainable parameter {missing[0]!r} is in no group of groups="
+            f"{f' (and {len(missing) - 1} more)' if len(missing) > 1 else ''}: put it in one, or freeze it with "
+            "requires_grad_(False) if it shall not be trained"
+        )
+    return labels, options
+
+
+def _dicts(found: Any) -> list[dict[str, Any]]:
+    """Return groups as dicts, whatever form torch takes them in."""
+    if isinstance(found, Optimizer):
+        raise ArgumentError(f"groups= returned a {type(found).__name__}: return its groups, optimizer.param_groups")
+    groups = _several("groups= returned", found)
+    if groups and not isinstance(groups[0], dict):
+        groups = [{"params": groups}]
+    for index, group in enumerate(groups):
+        if not isinstance(group, dict) or "params" not in group:
+            raise ArgumentError(f"group {index} of groups= is {_shown(group)}: {_EXPECTED}")
+    return groups
+
+
+def _members(index: int, params: Any) -> list[Tensor]:
+    """Return the parameters of a group: one, several, or several with their names."""
+    found = [params] if isinstance(params, Tensor) else _several(f"'params' of group {index} of groups= is", params)
+    members: list[Any] = [each[1] if isinstance(each, tuple) and len(each) == 2 else each for each in found]
+    for each in members:
+        if not isinstance(each, Tensor):
+            raise ArgumentError(f"'params' of group {index} of groups= holds {_shown(each)}: {_EXPECTED}")
+    return members
+
+
+def _several(what: str, value: Any) -> list[Any]:
+    if isinstance(value, (Tensor, Mapping, str)) or not isinstance(value, Iterable):
+        raise ArgumentError(f"{what} {_shown(value)}: {_EXPECTED}")
+    return list(value)
+
+
+def _option(index: int, key: Any, value: Any) -> Any:
+    """Return an option that a file of the family can hold too."""
+    if isinstance(key, str):
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, Tensor) and value.numel() == 1:
+            return value
+        if isinstance(value, (tuple, list)):
+            return type(value)([_option(index, key, each) for each in value])
+    raise ArgumentError(
+        f"option {key!r} of group {index} of groups= is {_shown(value)}: expected a number, text, True, False, None, "
+        "or several of these; what else an optimiser takes can be set on family.parameter_groups()"
+    )
+
+
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, (Tensor, nn.Module)) else checks.shown(value)

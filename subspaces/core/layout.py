@@ -1,8 +1,7 @@
 """Where each parameter of a network lies in the flat rows of Omega.
 
-All trainable parameters of one group are one row of numbers; a `Layout` knows their order. Each
-parameter keeps the memory order it had (a channels-last weight stays channels-last), so the row is
-cut into named tensors by views alone.
+All trainable parameters of one group are one row of numbers. Each keeps the memory order it had (a channels-last weight
+stays channels-last), so the row is cut into named tensors by views alone.
 """
 
 import math
@@ -67,9 +66,9 @@ class Group:
         """Return the row that holds the named parameters."""
         return torch.cat([entry.flatten(parameters[entry.names[0]].detach()) for entry in self.entries])
 
-    def unpack(self, row: Tensor, found: dict[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return the named views of a row, added to those that are `found` already."""
-        found = {} if found is None else found
+    def unpack(self, row: Tensor) -> dict[str, Tensor]:
+        """Return the named views of a row."""
+        found = {}
         for entry, part in zip(self.entries, row.split_with_sizes(self.sizes), strict=True):
             view = part if entry.flat else part.view(entry.shape) if entry.row_major else entry.restore(part)
             for name in entry.names:
@@ -129,8 +128,8 @@ _CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.Conv
 
 def _castable(module: nn.Module, names: tuple[str, ...]) -> bool:
     """Return whether autocast would cast this parameter in its layer, so that all such can be cast at once."""
-    owners = [(module.get_submodule(owner), key) for owner, _, key in (name.rpartition(".") for name in names)]
-    return all(type(owner) in _CAST and key == "weight" for owner, key in owners)
+    places = [name.rpartition(".") for name in names]
+    return all(type(module.get_submodule(owner)) in _CAST and key == "weight" for owner, _, key in places)
 
 
 def trainable(module: nn.Module) -> Iterable[tuple[tuple[str, ...], nn.Parameter]]:

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,26 +63,19 @@ def tensors(value: Any) -> list[Tensor]:
 
 def moved(value: Any, device: torch.device) -> Any:
     """Return `value` with every tensor in it on a device."""
-
-    def move(tensor: Tensor) -> Tensor:
+    for tensor in tensors(value):
         if tensor.is_meta and device.type != "meta":
             raise ArgumentError(
                 f"a batch holds a tensor of shape {tuple(tensor.shape)} on the meta device, which has no numbers: "
                 "expected batches of data"
             )
-        return tensor.to(device, non_blocking=True)
-
-    return apply(move, value)
+    return apply(lambda tensor: tensor.to(device, non_blocking=True), value)
 
 
 def batch_size(value: Any) -> int | None:
     """Return the length of the first tensor found in `value`, or None if it holds none."""
-    if isinstance(value, Tensor):
-        return value.shape[0] if value.ndim else None
-    for part in children(value) or []:
-        if (size := batch_size(part)) is not None:
-            return size
-    return None
+    sizes = [tensor.shape[0] for tensor in tensors(value) if tensor.ndim]
+    return sizes[0] if sizes else None
 
 
 def is_empty(value: Any) -> bool:
@@ -93,14 +87,11 @@ def is_empty(value: Any) -> bool:
 def split(value: Any, size: int, groups: int) -> list[Any]:
     """Cut every tensor of length `size` in `value` into groups; everything else goes to all of them."""
 
-    def part(index: int) -> Callable[[Tensor], Tensor]:
-        def cut(tensor: Tensor) -> Tensor:
-            whole = tensor.ndim == 0 or tensor.shape[0] != size
-            return tensor if whole else tensor.tensor_split(groups)[index]
+    def cut(tensor: Tensor, index: int) -> Tensor:
+        whole = tensor.ndim == 0 or tensor.shape[0] != size
+        return tensor if whole else tensor.tensor_split(groups)[index]
 
-        return cut
-
-    return [apply(part(index), value) for index in range(groups)]
+    return [apply(partial(cut, index=index), value) for index in range(groups)]
 
 
 def group_sizes(size: int, groups: int) -> list[int]:
@@ -111,17 +102,11 @@ def group_sizes(size: int, groups: int) -> list[int]:
 def join(values: list[Any], sizes: list[int]) -> Any:
     """Put the outputs of groups of these sizes together: tensors end to end, scalars (a loss) as their mean."""
     first = values[0]
-    if isinstance(first, Tensor):
-        return _join_tensors(values, sizes)
-    inner = children(first)
-    if inner is None:
-        return first
-    columns = [children(value) or [] for value in values]
-    return rebuild(first, [join(list(column), sizes) for column in zip(*columns, strict=True)])
-
-
-def _join_tensors(values: list[Tensor], sizes: list[int]) -> Tensor:
-    first = values[0]
+    if not isinstance(first, Tensor):
+        if children(first) is None:
+            return first
+        columns = zip(*(children(value) or [] for value in values), strict=True)
+        return rebuild(first, [join(list(column), sizes) for column in columns])
     if not first.ndim:
         whole = not (first.is_floating_point() or first.is_complex())
         weighted = [(value.float() if whole else value) * size for value, size in zip(values, sizes, strict=True)]
@@ -186,19 +171,20 @@ def run(network: Any, args: Sequence[Any], named: Mapping[str, Any], call: Calla
     try:
         return call()
     except TypeError as error:
+        wrong: Exception = error
+        fits = any(isinstance(each, Tensor) for each in (*args, *named.values()))
         try:
             inspect.signature(getattr(network, "forward", network)).bind(*args, **named)
-            misfit = None
-        except (TypeError, ValueError) as wrong:
-            misfit = wrong
-        if misfit is not None or not any(isinstance(each, Tensor) for each in (*args, *named.values())):
-            given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
-            raise ArgumentError(
-                f"the network does not take the inputs of a batch, ({given}): {misfit or error}; expected batches of "
-                "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}; for any "
-                "others evaluate and recalibrate take forward=, a function of (network, batch)"
-            ) from error
-        raise  # a mistake within the network
+        except (TypeError, ValueError) as misfit:
+            wrong, fits = misfit, False
+        if fits:
+            raise  # a mistake within the network
+        given = ", ".join([type(each).__name__ for each in args] + [f"{name}=…" for name in named]) or "nothing"
+        raise ArgumentError(
+            f"the network does not take the inputs of a batch, ({given}): {wrong}; expected batches of "
+            "the network's inputs and the target, such as (inputs, target) or {'inputs': …, 'labels': …}; for any "
+            "others evaluate and recalibrate take forward=, a function of (network, batch)"
+        ) from error
 
 
 def _label(batch: Mapping[str, Any]) -> str | None:

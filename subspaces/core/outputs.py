@@ -1,6 +1,5 @@
 """What the outputs of a classifier are: logits, probabilities or log-probabilities."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -13,8 +12,7 @@ from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
 Outputs = Literal["logits", "probabilities", "log-probabilities"]
-_ENOUGH = 8  # so many numbers in [0, 1], each alone, are no coincidence
-_TOLERANCE = 1e-3  # of the sum of a row of probabilities; ten times as much in half precision
+ENOUGH = 8  # so many numbers in [0, 1], each alone, are no coincidence
 
 
 def to_outputs(name: str, value: Any) -> Outputs:
@@ -74,7 +72,7 @@ class OutputCheck:
     def __init__(self, outputs: Outputs | None, who: str = "the network's outputs") -> None:
         self.outputs, self.who = outputs, who
         self.done = outputs == "logits"
-        self._seen, self._low, self._high = 0, math.inf, -math.inf
+        self._count, self._extremes = 0, set[float]()
 
     def __call__(self, value: Tensor, dim: int = -1, *, single: bool = False) -> None:
         """Look at the outputs of a batch, whose classes lie along `dim`; `single`: each number stands alone."""
@@ -85,20 +83,16 @@ class OutputCheck:
         rows = rows[rows.isfinite().all(-1)]
         if not rows.numel():
             return
-        found = self._are_probabilities(rows) if single else _sum_to_one(rows)
-        if found is not None:
-            self.done = True
-            self._judge(found, single)
-
-    def _are_probabilities(self, numbers: Tensor) -> bool | None:
-        """Return whether all numbers so far lie in [0, 1]; None where a few, or equal ones, do so by chance."""
-        self._seen += numbers.numel()
-        self._low, self._high = min(self._low, float(numbers.min())), max(self._high, float(numbers.max()))
-        if self._low < 0 or self._high > 1:
-            return False
-        return True if self._seen >= _ENOUGH and self._low < self._high else None
-
-    def _judge(self, found: bool, single: bool) -> None:
+        tolerance = 1e-3 if rows.dtype in (torch.float32, torch.float64) else 1e-2  # of a sum, by rounding
+        found = bool(((rows >= 0) & (rows <= 1)).all())
+        if found and single:
+            self._count += rows.numel()
+            self._extremes |= {float(rows.min()), float(rows.max())}
+            if self._count < ENOUGH or len(self._extremes) < 2:
+                return
+        elif found:
+            found = bool(((rows.double().sum(-1) - 1).abs() <= tolerance).all())
+        self.done = True
         range_, function = ("numbers in [0, 1]", "sigmoid") if single else ("rows in [0, 1] that sum to one", "softmax")
         if self.outputs is None and found:
             raise ArgumentError(
@@ -106,15 +100,7 @@ class OutputCheck:
                 f"outputs='probabilities' if the network ends in a {function}, or outputs='logits' if these are logits"
             )
         if self.outputs is not None and not found:
-            of = " of their exponentials" if self.outputs == "log-probabilities" else ""
+            range_ += " of their exponentials" if self.outputs == "log-probabilities" else ""
             raise ArgumentError(
-                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}{of}; pass outputs='logits' for "
-                "logits"
+                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}; pass outputs='logits' for logits"
             )
-
-
-def _sum_to_one(rows: Tensor) -> bool:
-    """Return whether all rows lie in [0, 1] and sum to one, up to rounding."""
-    exact = rows.double()
-    tolerance = _TOLERANCE if rows.dtype in (torch.float32, torch.float64) else 10 * _TOLERANCE
-    return bool(((exact >= 0) & (exact <= 1)).all()) and bool(((exact.sum(-1) - 1).abs() <= tolerance).all())

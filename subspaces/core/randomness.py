@@ -7,8 +7,7 @@ moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataPara
 The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i of a stream is a
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
 
-What tells a stream from the others is one whole number, its seed, so that no two uses of a seed ever get the same
-numbers:
+A stream is told from the others by one whole number, its seed, so that no two uses of a seed get the same numbers:
 
     bits  0 … 31   the seed of a recipe, or its data seed
     bits 32 … 55   the part: a branch, an epoch, a draw
@@ -32,7 +31,7 @@ from subspaces.core import _compat
 from subspaces.errors import ArgumentError
 
 _INCREMENT = 0x9E3779B97F4A7C15
-_MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # shifts and multipliers
 _WORD = 1 << 64
 FEW = 16  # numbers that are drawn sooner one by one than as a tensor
 
@@ -109,8 +108,8 @@ def _signed(value: int) -> int:
 
 
 def _hash(word: int) -> int:
-    """Return the word with its bits mixed; its lower ones are not yet."""
-    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+    """Return the word with its upper bits mixed."""
+    for shift, multiplier in _ROUNDS:
         word = ((word ^ (word >> shift)) * multiplier) % _WORD
     return word
 
@@ -119,10 +118,13 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
     """Return float32 numbers of shape `size`, uniform on [0, 1), and advance `state` in place."""
     count = math.prod(size)
     if count <= FEW and _is_readable(state):
-        return torch.from_numpy(_few(state, count).reshape(size))
+        found = _few(state, count)
+        if count == 1:  # what a step draws, most often
+            return torch.full(size, found[0], dtype=torch.float32)
+        return torch.from_numpy(np.array(found, np.float32).reshape(size))
     word = torch.arange(count, device=state.device) + state[1]
     word = word * _signed(_INCREMENT) + state[0]
-    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
+    for shift, multiplier in _ROUNDS:
         high = (word >> shift) & ((1 << (64 - shift)) - 1)  # int64 shifts copy the sign bit
         word = (word ^ high) * _signed(multiplier)
     state[1].add_(count)
@@ -132,28 +134,20 @@ def uniform(state: Tensor, size: tuple[int, ...] = ()) -> Tensor:
 
 def _is_readable(state: Tensor) -> bool:
     """Return whether the numbers of a state are at hand: not on a device, nor traced, nor transformed."""
-    plain = type(state) is Tensor and state.is_cpu and not torch.compiler.is_compiling()
-    return plain and not (_compat.is_transformed(state) or _compat.is_tracing())
+    if torch.compiler.is_compiling() or type(state) is not Tensor or not state.is_cpu:
+        return False
+    return not (_compat.is_transformed(state) or _compat.is_tracing())
 
 
-def _few(state: Tensor, count: int) -> "np.ndarray[Any, Any]":
-    """Return the same numbers, one by one: of a few, operations on tensors take several times as long."""
+def _few(state: Tensor, count: int) -> list[float]:
+    """Return the same numbers one by one: operations on a tensor of a few take several times as long."""
     at_hand = state.numpy()
     key, counter = at_hand.tolist()
     at_hand[1] = counter + count
-    found = np.empty(count, np.float32)
-    for index in range(count):
-        found[index] = (_hash((key + (counter + index) * _INCREMENT) % _WORD) >> 40) * 2.0**-24
+    found = []
+    for index in range(counter, counter + count):
+        found.append((_hash((key + index * _INCREMENT) % _WORD) >> 40) * 2.0**-24)
     return found
-
-
-def refuse_in_backward(remedy: str) -> None:
-    """Refuse to draw while gradients are computed: activation checkpointing would get other numbers than before."""
-    if _compat.in_backward():
-        raise RuntimeError(
-            "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
-            f"pass: draw it before, {remedy}"
-        )
 
 
 @torch.library.custom_op("subspaces::keep", mutates_args=())
@@ -176,12 +170,12 @@ def _(info: Any, dims: tuple[int], numbers: Tensor) -> tuple[Tensor, int]:
     return keep(numbers), dims[0]
 
 
-def pair(state: Tensor, m: int) -> Tensor:
-    """Return two different indices below `m`, every ordered pair equally likely, as int64 [2]."""
-    if FEW >= 2 and _is_readable(state):
-        draws = _few(state, 2)
+def pair(state: Tensor, m: int) -> Tensor | tuple[int, int]:
+    """Return two different indices below `m`, every ordered pair equally likely: int64 [2], or numbers at hand."""
+    if _is_readable(state):
+        draws = np.array(_few(state, 2), np.float32)
         index = int(draws[0] * np.float32(m))
-        return torch.tensor([index, (index + 1 + int(draws[1] * np.float32(m - 1))) % m])
+        return index, (index + 1 + int(draws[1] * np.float32(m - 1))) % m
     draw = uniform(state, (2,))
     first, step = (draw[0] * m).long(), (draw[1] * (m - 1)).long()
     return torch.stack([first, (first + 1 + step) % m])

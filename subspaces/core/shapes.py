@@ -1,7 +1,6 @@
-"""The shapes a subspace can have.
+"""The shapes a subspace can have, all linear in their vertices: the point at alpha is theta = c(alpha)^T Omega.
 
-Every shape is linear in its vertices: the point at alpha is theta = c(alpha)^T Omega. A shape defines
-how alpha is drawn, its coefficients c and its midpoint; no other code depends on which shape it is
+A shape defines how alpha is drawn, its coefficients c and its midpoint; no other code depends on which shape it is
 (evaluation asks whether alpha is a number), so a new shape is one new class.
 """
 

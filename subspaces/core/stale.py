@@ -46,74 +46,67 @@ class KeepingStatistics(nn.Module):
     template: nn.Module
     shape: Shape
     calibrated: Tensor | None
-    _looking = True
-    """Whether the next training call looks at which buffers it changes."""
-    _moved: tuple[str, ...] = ()
-    """Buffers that training changed, and that belong to no norm of torch's."""
-    _told: frozenset[str] = frozenset()
-    """Warnings that were given, which are given once."""
+    _asked = False  # whether statistics were checked since the last change of mode
+    _looking = True  # whether the next training call looks at which buffers it changes
+    _moved: tuple[str, ...] = ()  # buffers that training changed, and that belong to no norm of torch's
+    _told: tuple[str, ...] = ()  # warnings that are given once
 
     def begin_statistics(self, known: bool) -> None:
         """Begin with the network's statistics, which are those of a point if `known`, or before any batch."""
         seen = batches(self.template)
-        self._asked = False
-        if seen is not None:
-            self.register_buffer("calibrated", seen if known or not seen else torch.full_like(seen, -1))
+        self.register_buffer("calibrated", seen if seen is None or known or not seen else torch.full_like(seen, -1))
 
     def keep_statistics(self, known: bool = True) -> None:
         """Note that the batch-norm statistics are now those of one point, or of no known one."""
-        seen, calibrated = batches(self.template), getattr(self, "calibrated", None)
+        seen = batches(self.template)
         self._looking = True
-        if seen is not None and calibrated is not None:
-            calibrated.copy_(seen if known else torch.full_like(seen, -1))
+        if seen is not None and self.calibrated is not None:
+            self.calibrated.copy_(seen if known else torch.full_like(seen, -1))
 
     @property
     def is_calibrated(self) -> bool:
         """Whether the batch-norm statistics are those of one point; also where there are none."""
-        seen, calibrated = batches(self.template), getattr(self, "calibrated", None)
-        return seen is None or calibrated is None or bool(seen == calibrated)
+        seen = batches(self.template)
+        return seen is None or self.calibrated is None or bool(seen == self.calibrated)
 
-    def check_statistics(self, depth: int = 4) -> None:
-        """Warn, at the first call in eval mode, if statistics or other buffers are not those of a point."""
-        if _traced() or self._asked:
+    def check_call(self, alpha: Any, depth: int = 4) -> None:
+        """Warn of predictions with statistics of no point, or in train mode at random points."""
+        if torch.compiler.is_compiling() or _compat.is_tracing():
             return
-        self._asked = True
-        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            return  # nothing can be read now
-        if not self.is_calibrated:
-            warnings.warn(STALE.format(kind=kind(tracked(self.template))), StatisticsWarning, stacklevel=depth + 1)
-        self.check_moved(depth)
+        if self.training:
+            if alpha is not None:
+                self._moved = ()  # what such passes change belongs to that point
+            elif self.shape.vertices > 1 and "mode" not in self._told:
+                self._told += ("mode",)
+                warnings.warn(RANDOM, RandomPointWarning, stacklevel=depth + 1)
+        elif not self._asked:
+            self._asked = True
+            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                return  # nothing can be read now
+            if not self.is_calibrated:
+                warnings.warn(STALE.format(kind=kind(tracked(self.template))), StatisticsWarning, stacklevel=depth + 1)
+            self.check_moved(depth)
 
     def check_moved(self, depth: int = 4) -> None:
         """Warn, once, of buffers that training changed and that are those of no point."""
-        if self._moved and not _traced() and self._tell("moved"):
+        if self._moved and "moved" not in self._told and not torch.compiler.is_compiling():
+            self._told += ("moved",)
             shown = ", ".join(map(repr, self._moved[:3])) + (", …" if len(self._moved) > 3 else "")
             warnings.warn(MOVED.format(names=f"buffer {shown}"), StatisticsWarning, stacklevel=depth + 2)
 
-    def check_mode(self, alpha: Any, depth: int = 4) -> None:
-        """Warn, once, of predictions at random points: in train mode without gradient."""
-        if _traced():
-            return
-        if alpha is not None:
-            self._moved = ()  # what such passes change belongs to that point
-        elif self.shape.vertices > 1 and self._tell("mode"):
-            warnings.warn(RANDOM, RandomPointWarning, stacklevel=depth + 1)
-
-    def _tell(self, what: str) -> bool:
-        """Return whether a warning was not given before, and note that it is."""
-        known = what in self._told
-        self._told |= {what}
-        return not known
-
     def look(self) -> dict[str, tuple[Tensor, int]] | None:
         """Return the buffers before the first training call after a change of mode; None at any other call."""
-        wanted = self._looking and self.training and torch.is_grad_enabled() and not _traced()
+        traced = torch.compiler.is_compiling() or _compat.is_tracing()
+        wanted = self._looking and self.training and torch.is_grad_enabled() and not traced
         return _versions(self.template) if wanted else None
 
     def look_again(self, before: dict[str, tuple[Tensor, int]]) -> None:
         """Note which floating-point buffers a training call has changed."""
-        after = _versions(self.template)
-        names = [name for name, found in after.items() if not _same(before.get(name), found)]
+        names = []
+        for name, (value, version) in _versions(self.template).items():
+            old, version_before = before.get(name, (None, 0))
+            if old is not value or version != version_before:
+                names.append(name)
         norms = tracked(self.template)
         if any(isinstance(norms.get(name.rpartition(".")[0]), InstanceNorm) for name in names):
             self.keep_statistics(known=False)  # instance norms do not count
@@ -128,9 +121,8 @@ class KeepingStatistics(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         self._asked, self._looking, self._moved = False, True, ()
-        calibrated = getattr(self, "calibrated", None)
-        if calibrated is not None:  # a checkpoint without it is taken for stale
-            state_dict.setdefault(f"{prefix}calibrated", torch.full_like(calibrated, -1))
+        if self.calibrated is not None:  # a checkpoint without it is taken for stale
+            state_dict.setdefault(f"{prefix}calibrated", torch.full_like(self.calibrated, -1))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
@@ -140,19 +132,11 @@ def _versions(network: nn.Module) -> dict[str, tuple[Tensor, int]]:
     Those that are not saved, such as caches and tables of positions, and single numbers, such as counters, are left
     out.
     """
-    parts = {name: part for name, part in network.named_modules() if part._non_persistent_buffers_set}
-    unsaved = {f"{name}.{key}".lstrip(".") for name, part in parts.items() for key in part._non_persistent_buffers_set}
-    return {
-        name: (value, value._version)
-        for name, value in network.named_buffers()
-        if value.is_floating_point() and value.ndim and not value.is_inference() and name not in unsaved
-    }
-
-
-def _same(before: tuple[Tensor, int] | None, after: tuple[Tensor, int]) -> bool:
-    return before is not None and before[0] is after[0] and before[1] == after[1]
-
-
-def _traced() -> bool:
-    """Return whether a call is compiled or traced, and cannot warn."""
-    return torch.compiler.is_compiling() or _compat.is_tracing()
+    found = {}
+    for name, part in network.named_modules():
+        for key, value in part._buffers.items():
+            if value is None or key in part._non_persistent_buffers_set or not value.is_floating_point():
+                continue
+            if value.ndim and not value.is_inference():
+                found[f"{name}.{key}".lstrip(".")] = value, value._version
+    return found

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from subspaces.core import checks, distributed, files
 from subspaces.core.family import Subspace
 from subspaces.core.files import DamageError, FileError
-from subspaces.core.initial import Factory
+from subspaces.core.initial import Factory, GetGroups
 from subspaces.core.layout import trainable
-from subspaces.core.optimizer_groups import GetGroups
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 

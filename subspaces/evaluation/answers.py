@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from subspaces.core.shapes import Point, Shape
-from subspaces.evaluation.points import Item, Place, average_of, kind, to_place
+from subspaces.evaluation.points import Item, average_of, kind, middle_of
 from subspaces.evaluation.rows import Answered
 from subspaces.text import Catalogue, listed
 
@@ -17,7 +17,7 @@ PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed be
 
 
 class Family(NamedTuple):
-    """What an answer may depend on: the shape, the walk's own items, and what its networks are called."""
+    """What an answer may depend on: the shape, the items of the walk, and what its networks are called."""
 
     shape: Shape
     walk: Sequence[Item] = ()
@@ -58,11 +58,6 @@ class Answer:
         return Answered(self.name, words, about.networks, about.role, about.alphas, about.average)
 
 
-def middle_of(shape: Shape) -> Place:
-    """Return the midpoint."""
-    return 0.0 if kind(shape) == "single" else to_place(shape.midpoint().tolist())
-
-
 def _pair(family: Family) -> Item | None:
     """Return the pair of the walk that is nearest to the one that is fixed beforehand."""
     if kind(family.shape) != "interval":
@@ -79,16 +74,7 @@ def _vertices(family: Family) -> Item | None:
         return Item("along", (0.0, 1.0), "along")
     if kind(family.shape) != "simplex":
         return None
-    corners = [tuple(float(index == each) for each in range(m)) for index in range(m)]
-    return Item("vertex", tuple(corners), "vertex")
-
-
-def _random(family: Family) -> Item | None:
-    return next((item for item in family.walk if item.ensemble == "random"), None)
-
-
-def _soup(family: Family) -> Item | None:
-    return None if family.soup is None else Item(SOUP, (average_of(family.shape, family.soup),))
+    return Item("vertex", tuple(average_of(family.shape, [index]) for index in range(m)), "vertex")
 
 
 def _soup_words(family: Family, item: Item) -> str:
@@ -126,7 +112,7 @@ ANSWERS: Catalogue[Answer] = Catalogue(
         Answer(
             "random",
             "random points of a simplex, averaged",
-            _random,
+            lambda family: next((item for item in family.walk if item.ensemble == "random"), None),
             lambda family, item: f"ensemble of {len(item.places)} random points",
         ),
         Answer(
@@ -138,7 +124,7 @@ ANSWERS: Catalogue[Answer] = Catalogue(
         Answer(
             SOUP,
             "the average of the weights of vertices that does best on validation examples (greedy soup)",
-            _soup,
+            lambda family: None if family.soup is None else Item(SOUP, (average_of(family.shape, family.soup),)),
             _soup_words,
         ),
         Answer(

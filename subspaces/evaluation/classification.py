@@ -28,18 +28,16 @@ class Classes:
     """The predicted class probabilities of n examples.
 
     Args:
-        logs: log-probabilities [n, classes]; logarithms of rounded probabilities would be infinite where a network is
-            sure and wrong. Of one member of an ensemble, its logits.
+        logs: log-probabilities [n, classes], which are finite also where a network is sure and wrong. Of one member of
+            an ensemble, its logits.
         features: what enters the network's head, flattened [n, d], where that is known.
     """
 
     def __init__(self, logs: Tensor, features: Tensor | None = None) -> None:
-        self.logs = logs
-        self.features = features
+        self.logs, self.features = logs, features
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """The probabilities, [n, classes]."""
         return self.logs.exp()
 
     @cached_property
@@ -50,7 +48,6 @@ class Classes:
 
     @property
     def broken(self) -> Tensor:
-        """How many of the predictions are NaN."""
         return (self.top[1] < 0).sum()
 
     @property
@@ -89,11 +86,10 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
     return torch.where(faint, exact, logs)
 
 
-# Steps and values of classification. `prediction` is a `Classes`, `labels` are int64 [n].
+# Steps and values. `prediction` is a `Classes`, `labels` are int64 [n].
 
 
 def _check(predictions: Tensor, labels: Tensor) -> None:
-    """Refuse tensors that are not predictions [n, classes] and labels [n] of at least one example."""
     if predictions.ndim != 2 or not predictions.numel() or not predictions.is_floating_point():
         raise ArgumentError(
             f"predictions of shape {tuple(predictions.shape)} and dtype {predictions.dtype}: "
@@ -106,32 +102,37 @@ def _check(predictions: Tensor, labels: Tensor) -> None:
         )
 
 
-def _top(prediction: Classes, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return of each example the largest probability and whether its class is the label: float64 [n], [n]."""
+def each_top(prediction: Classes, labels: Tensor) -> Tensor:
+    """Return of each example the largest probability and whether its class is the label, float64 [n, 2]."""
     _check(prediction.probabilities, labels)
     confidence, predicted = prediction.top
-    return confidence.double().clamp(max=1.0), (predicted == labels).double()
+    return torch.stack([confidence.double().clamp(max=1.0), (predicted == labels).double()], dim=1)
 
 
-def each_top(prediction: Classes, labels: Tensor) -> Tensor:
-    """Return the same as one tensor, float64 [n, 2]."""
-    return torch.stack(_top(prediction, labels), dim=1)
-
-
-def in_bins(prediction: Classes, labels: Tensor, bins: int = BINS) -> Tensor:
+def in_bins(prediction: Classes, labels: Tensor) -> Tensor:
     """Return for bins of equal width how many confidences they hold, and the sums of confidence and of right answers.
 
-    Bin b holds the confidences from b/bins up to, not including, (b+1)/bins; 1.0 belongs to the last bin. One more bin
+    Bin b of n holds the confidences from b/n up to, not including, (b+1)/n; 1.0 belongs to the last bin. One more bin
     is for those that are NaN.
     """
-    if bins < 1:
-        raise ArgumentError(f"bins={bins}: expected at least 1")
-    confidence, correct = _top(prediction, labels)
-    borders = torch.linspace(0, 1, bins + 1, dtype=confidence.dtype, device=confidence.device)
-    index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=bins - 1).where(~confidence.isnan(), bins)
-    members = index == torch.arange(bins + 1, device=index.device)[:, None]  # [bins + 1, n]
+    confidence, correct = each_top(prediction, labels).T.contiguous()
+    borders = torch.linspace(0, 1, BINS + 1, dtype=confidence.dtype, device=confidence.device)
+    index = (torch.bucketize(confidence, borders, right=True) - 1).clamp(max=BINS - 1).where(~confidence.isnan(), BINS)
+    members = index == torch.arange(BINS + 1, device=index.device)[:, None]  # [BINS + 1, n]
     columns = (torch.ones_like(correct), confidence, correct)
-    return torch.stack([torch.where(members, column, 0.0).sum(1) for column in columns])  # [3, bins + 1]
+    return torch.stack([torch.where(members, column, 0.0).sum(1) for column in columns])  # [3, BINS + 1]
+
+
+def _gap(sums: Tensor) -> Tensor:
+    count, confidence, correct = sums.unbind()
+    return (correct - confidence).abs().sum() / count.sum()
+
+
+def to_reliability(sums: Tensor) -> Reliability:
+    """Return the bins of `in_bins` as they stand in a file, without that of NaN; an empty one has None."""
+    counts, *totals = sums[:, :-1].tolist()
+    means = [[total / n if n else None for total, n in zip(each, counts, strict=True)] for each in totals]
+    return Reliability([int(count) for count in counts], *means)
 
 
 def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
@@ -140,9 +141,8 @@ def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
 
 
 def _squares(prediction: Classes, labels: Tensor) -> Tensor:
-    _check(prediction.probabilities, labels)
-    index = labels[:, None]
-    probabilities = prediction.probabilities
+    probabilities, index = prediction.probabilities, labels[:, None]
+    _check(probabilities, labels)
     difference = probabilities.scatter_add(1, index, -torch.ones_like(index, dtype=probabilities.dtype))
     return difference.square_().sum(1, dtype=torch.float64)
 
@@ -163,97 +163,44 @@ def _intersection_over_union(confusion: Tensor) -> Tensor:
     return found
 
 
-def _gap(sums: Tensor) -> Tensor:
-    count, confidence, correct = sums.unbind()
-    return (correct - confidence).abs().sum() / count.sum()
-
-
-def to_reliability(sums: Tensor) -> Reliability:
-    """Return the bins of `in_bins` as they stand in a file, without that of NaN; an empty one has None."""
-    counts, confidences, corrects = sums[:, :-1].tolist()
-    return Reliability(
-        count=[int(count) for count in counts],
-        confidence=[total / count if count else None for total, count in zip(confidences, counts, strict=True)],
-        accuracy=[total / count if count else None for total, count in zip(corrects, counts, strict=True)],
-    )
-
-
-CLASSES = ("classification", "tokens", "pixels")
-BINNED: dict[str, Any] = {"step": in_bins, "percent": True, "tasks": CLASSES, "headline": True}
+WORDS = {
+    "accuracy": ("accuracy", "share of examples whose most probable class is right"),
+    "nll": ("NLL", "mean negative log-likelihood of the right class"),
+    "brier": ("Brier score", "mean squared distance of the probabilities from the right answer"),
+    "ece": ("ECE", "expected calibration error: how far confidence is from accuracy, over 20 bins of equal width"),
+    "adaptive_ece": ("adaptive ECE", "the same over 20 bins that hold equally many examples"),
+    "aurc": ("AURC", "error among the most confident examples, averaged over how many of them are answered"),
+    "perplexity": ("perplexity", "among how many equally probable tokens the network seems to choose"),
+    "miou": ("mIoU", "intersection over union of answered and right pixels, mean over the classes"),
+    "tv": ("total variation", "share of probability by which two networks differ, on average over examples"),
+    "disagreement": ("disagreement", "share of examples for which two networks answer different classes"),
+    "feature_cosine": ("cosine of features", "cosine between what enters the heads of two networks"),
+}
+"""What each metric is called, and what it means."""
+EVERY = ("classification", "tokens", "pixels")
+BINNED: dict[str, Any] = {"step": in_bins, "percent": True, "tasks": EVERY, "headline": True}
 RANKED: dict[str, Any] = {"step": each_top, "gathers": True, "percent": True}
+OVERLAP: dict[str, Any] = {"step": _confusion, "value": _intersection_over_union, "percent": True, "headline": True}
+
+
+def _metric(name: str, **how: Any) -> Metric:
+    return Metric(name, *WORDS[name], **how)
+
 
 for _each in (
-    Metric(
-        "accuracy",
-        "accuracy",
-        "share of examples whose most probable class is right",
-        value=lambda sums: sums[2].sum() / sums[0].sum(),
-        lower_is_better=False,
-        **BINNED,
-    ),
-    Metric(
-        "nll",
-        "NLL",
-        "mean negative log-likelihood of the right class",
-        tasks=CLASSES,
-        headline=True,
-        **average(_minus_log),
-    ),
-    Metric(
-        "brier",
-        "Brier score",
-        "mean squared distance of the probabilities from the right answer",
-        headline=True,
-        **average(_squares),
-    ),
-    Metric(
-        "ece",
-        "ECE",
-        "expected calibration error: how far confidence is from accuracy, over 20 bins of equal width",
-        value=_gap,
-        curve=("reliability", to_reliability),
-        **BINNED,
-    ),
-    Metric(
-        "adaptive_ece",
-        "adaptive ECE",
-        "the same over 20 bins that hold equally many examples",
-        **RANKED,
-        value=adaptive_gap,
-    ),
-    Metric(
-        "aurc",
-        "AURC",
-        "error among the most confident examples, averaged over how many of them are answered",
-        value=lambda each: risks(each).mean(),
-        curve=("risk_coverage", risk_coverage),
-        **RANKED,
-    ),
-    Metric(
-        "perplexity",
-        "perplexity",
-        "among how many equally probable tokens the network seems to choose",
-        tasks=("tokens",),
-        headline=True,
-        **average(_minus_log, torch.exp),
-    ),
-    Metric(
-        "miou",
-        "mIoU",
-        "intersection over union of answered and right pixels, mean over the classes",
-        step=_confusion,
-        value=_intersection_over_union,
-        lower_is_better=False,
-        percent=True,
-        tasks=("pixels",),
-        headline=True,
-    ),
+    _metric("accuracy", value=lambda sums: sums[2].sum() / sums[0].sum(), lower_is_better=False, **BINNED),
+    _metric("nll", tasks=EVERY, headline=True, **average(_minus_log)),
+    _metric("brier", headline=True, **average(_squares)),
+    _metric("ece", value=_gap, curve=("reliability", to_reliability), **BINNED),
+    _metric("adaptive_ece", value=adaptive_gap, **RANKED),
+    _metric("aurc", value=lambda each: risks(each).mean(), curve=("risk_coverage", risk_coverage), **RANKED),
+    _metric("perplexity", tasks=("tokens",), headline=True, **average(_minus_log, torch.exp)),
+    _metric("miou", tasks=("pixels",), lower_is_better=False, **OVERLAP),
 ):
     METRICS.add(_each)
 
 
 def _apart(p: Classes, q: Classes) -> Tensor:
-    """Return p - q of two predictions for the same examples."""
     if p.logs.shape != q.logs.shape:
         raise ArgumentError(
             f"got shapes {tuple(p.logs.shape)} and {tuple(q.logs.shape)}: expected two of the same shape"
@@ -268,25 +215,9 @@ def _cosines(p: Classes, q: Classes) -> Tensor | None:
 
 
 DISTANCES = (
-    Metric(
-        "tv",
-        "total variation",
-        "share of probability by which two networks differ, on average over examples",
-        **average(lambda p, q: _apart(p, q).abs().sum(1, dtype=torch.float64) / 2),
-    ),
-    Metric(
-        "disagreement",
-        "disagreement",
-        "share of examples for which two networks answer different classes",
-        **average(lambda p, q: p.top[1] != q.top[1]),
-        percent=True,
-    ),
-    Metric(
-        "feature_cosine",
-        "cosine of features",
-        "cosine between what enters the heads of two networks",
-        **average(_cosines),
-    ),
+    _metric("tv", **average(lambda p, q: _apart(p, q).abs().sum(1, dtype=torch.float64) / 2)),
+    _metric("disagreement", percent=True, **average(lambda p, q: p.top[1] != q.top[1])),
+    _metric("feature_cosine", **average(_cosines)),
 )
 """How differently two networks answer: metrics of one prediction and another."""
 

@@ -6,18 +6,14 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation.comparing import (
-    SPLIT,
-    Group,
-    of_answer,
-    of_seeds,
-    seeds_of,
-)
+import numpy as np
+
+from subspaces.evaluation.comparing import ANSWER, SPLIT, Group, of_seeds, seeds_of
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.curves import along, described
-from subspaces.evaluation.frames import ABOUT, OUTLIERS
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
-from subspaces.evaluation.rows import Description
+from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.rows import ABOUT, OUTLIERS
 from subspaces.evaluation.statistics import Spread, spread
 
 if TYPE_CHECKING:
@@ -25,7 +21,6 @@ if TYPE_CHECKING:
 
 EXTRA = "extra"  # the group of corruptions that are kept for validation
 ORDER = ("noise", "blur", "weather", "digital", EXTRA, "given")
-KEYS = ["seeds", "kind", "role", "alphas", "average", "networks"]  # of rows about the same
 SET = ["data", "group", "source", "count"]
 
 
@@ -41,7 +36,6 @@ class Condition:
 
     @property
     def label(self) -> str:
-        """What it is called."""
         return CORRUPTIONS[self.name].label if self.name in CORRUPTIONS else self.name.replace("_", " ")
 
     def at(self, severity: int) -> "Condition":
@@ -61,35 +55,32 @@ def outlier_rows(group: Group) -> "pd.DataFrame":
 
 def conditions(groups: Iterable[Group]) -> list[Condition]:
     """Return the shifted data on which every answer of all evaluations was measured, by their groups."""
-    every = [list(_complete(part)) for group in groups for part in _runs(group)]
+    every = []
+    for group in groups:
+        rows = group.answered[~group.answered["group"].isin(("", OUTLIERS))]
+        for one in group.evaluations:
+            run = of_seeds(rows, seeds_of(one))
+            answers = run.groupby([*SET, "severity"], sort=False)["answer"].agg(set)
+            every.append([key for key, names in answers.items() if names == set(run["answer"])])
     found: dict[tuple[Any, ...], list[int]] = {}
-    for *key, severity in every[0] if every else ():
-        if all((*key, severity) in each for each in every):
-            found.setdefault(tuple(key), []).append(int(severity))
+    for *key, severity in _common(every):
+        found.setdefault(tuple(key), []).append(int(severity))
     named = [
-        Condition(name, group, source, count, tuple(sorted(severities)))
-        for (name, group, source, count), severities in found.items()
+        Condition(name, kind, source, count, tuple(sorted(severities)))
+        for (name, kind, source, count), severities in found.items()
     ]
     return sorted(named, key=lambda each: ORDER.index(each.group) if each.group in ORDER else len(ORDER))
 
 
-def _runs(group: Group) -> list["pd.DataFrame"]:
-    """Return the rows of each run on shifted data, with the names of all answers that each stands for."""
-    import pandas as pd
-
-    frame = shifted_rows(group)
-    names = [each.name for each in group.evaluations[0].answers]
-    answers = {name: set(of_answer(group, frame, name).index) for name in names}
-    told = [frozenset(name for name in names if at in answers[name]) for at in frame.index]
-    frame = frame.assign(answers=pd.Series(told, frame.index, object))
-    return [of_seeds(frame, seeds_of(each)) for each in group.evaluations]
+def outlier_sets(groups: Iterable[Group]) -> list[tuple[Any, ...]]:
+    """Return name, count and source of the outliers against which all evaluations were measured."""
+    runs = [of_seeds(outlier_rows(group), seeds_of(one)) for group in groups for one in group.evaluations]
+    return _common([list(dict.fromkeys(zip(run["data"], run["count"], run["source"], strict=True))) for run in runs])
 
 
-def _complete(rows: "pd.DataFrame") -> dict[tuple[Any, ...], bool]:
-    """Return the sets of one run on which every answer was measured that was measured on any of them."""
-    measured = frozenset().union(*rows["answers"])
-    sets = rows.groupby([*SET, "severity"], sort=False)["answers"].agg(lambda names: frozenset().union(*names))
-    return {key: True for key, names in sets.items() if names == measured}
+def _common(every: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return what is in all of some lists, in the order of the first."""
+    return [one for one in every[0] if all(one in each for each in every)] if every else []
 
 
 def averaged_over(found: Sequence[Condition]) -> list[Condition]:
@@ -107,45 +98,29 @@ def severities(found: Iterable[Condition]) -> str:
 
 def on(group: Group, wanted: Sequence[Condition]) -> Group:
     """Return a group as it was measured on shifted data, on average over them, in place of the test examples."""
-    frame = shifted_rows(group)
-    keys = {
-        (each.name, each.group, each.source, each.count, severity) for each in wanted for severity in each.severities
-    }
-    inside = [key in keys for key in zip(*(frame[name] for name in (*SET, "severity")), strict=True)]
-    frame = frame.loc[inside]
-    names = [name for name in frame.columns if name not in ("method", "seeds", *ABOUT)]
-    grouped = frame.groupby(KEYS, sort=False, dropna=False)
-    means = grouped[names].sum(min_count=len(keys)) / len(keys)  # NaN where one is
+    import pandas as pd
+
+    names = [*SET, "severity"]
+    sets = [(one.name, one.group, one.source, one.count, severity) for one in wanted for severity in one.severities]
+    frame = shifted_rows(group).merge(pd.DataFrame(sets, columns=names), on=names)
+    grouped, metrics = frame.groupby([*ANSWER, "kind"], sort=False), frame.columns.drop(["method", "seeds", *ABOUT])
+    means = grouped[list(metrics)].sum(min_count=len(sets)) / len(sets)  # NaN where one is
     about = grouped[["method", "answer", "alpha", "count"]].first().assign(data=SPLIT, severity=0, group="", source="")
-    made = about.join(means)[grouped.size() == len(keys)].reset_index()
-    return replace(group, rows=made, ensembles=[])
+    return replace(group, rows=about.join(means)[grouped.size() == len(sets)].reset_index(), ensembles=[])
 
 
 def against(group: Group, outliers: tuple[Any, ...]) -> Group:
     """Return a group as it was measured against outliers of that name, count and source."""
-    rows = outlier_rows(group)
-    inside = [key == outliers for key in zip(rows["data"], rows["count"], rows["source"], strict=True)]
-    return replace(group, rows=rows.loc[inside].assign(data=SPLIT), ensembles=[])
+    (name, count, source), rows = outliers, outlier_rows(group)
+    inside = (rows["data"] == name) & (rows["count"] == count) & (rows["source"] == source)
+    return replace(group, rows=rows[inside].assign(data=SPLIT), ensembles=[])
 
 
-def outlier_sets(groups: Iterable[Group]) -> list[tuple[Any, ...]]:
-    """Return name, count and source of the outliers against which all evaluations were measured."""
-    every = []
-    for group in groups:
-        rows = outlier_rows(group)
-        runs = [of_seeds(rows, seeds_of(each)) for each in group.evaluations]
-        every += [list(dict.fromkeys(zip(run["data"], run["count"], run["source"], strict=True))) for run in runs]
-    return [one for one in every[0] if all(one in each for each in every)] if every else []
-
-
-def outlier_metrics(groups: Sequence[Group]) -> list[Description]:
+def outlier_metrics(groups: Sequence[Group]) -> list[Metric]:
     """Return the metrics that say how well outliers are told apart."""
-    names: dict[str, None] = {}
-    for group in groups:
-        rows = outlier_rows(group)
-        known = rows.drop(columns=["method", "seeds", *ABOUT])
-        names |= dict.fromkeys(str(name) for name in known.columns[known.notna().any()])
-    return [described(name) for name in names]
+    frames = [outlier_rows(group).drop(columns=["method", "seeds", *ABOUT]) for group in groups]
+    names = dict.fromkeys(name for frame in frames for name in frame.dropna(axis="columns", how="all"))
+    return [described(str(name)) for name in names]
 
 
 def relative(before: float, after: float) -> float:
@@ -168,7 +143,6 @@ class Changed:
         return {seeds: relative(value, after[seeds]) for seeds, value in self.before.by_seeds(metric).items()}
 
     def spread(self, metric: str) -> Spread:
-        """Return the relative change over the seeds."""
         return spread(list(self.relative(metric).values()))
 
 
@@ -179,19 +153,17 @@ def changed(group: Group, wanted: Sequence[Condition]) -> list[Changed]:
     return [each for each in pairs if set(each.before.frame["seeds"]) == set(each.after.frame["seeds"])]
 
 
-def best_along(group: Group, wanted: Sequence[Condition], metric: Description) -> dict[tuple[int, ...], float]:
+def best_along(group: Group, wanted: Sequence[Condition], metric: Metric) -> dict[tuple[int, ...], float]:
     """Return the relative change at the best point of a line or curve, in the mean over shifted data.
 
     For each kind of shifted data it is the point with the best relative change, chosen on these very examples, as in
     Figure 20 of the paper.
     """
-    clean, every = along(group, metric.name), [along(on(group, [each]), metric.name) for each in wanted]
-    found: dict[tuple[int, ...], float] = {}
-    for place, one in enumerate(group.evaluations):
-        plain, best = dict(zip(clean.grid, clean.values[place], strict=True)), []
-        for curve in every:
-            both = zip(curve.grid, curve.values[place], strict=True)
-            changes = [relative(float(plain[alpha]), float(value)) for alpha, value in both if alpha in plain]
-            best.append(max(changes, key=metric.merit))
-        found[seeds_of(one)] = fmean(best)
-    return found
+    clean, best = along(group, metric.name), []
+    for each in wanted:
+        curve = along(on(group, [each]), metric.name)
+        before = clean.values[:, np.isin(clean.grid, curve.grid)]
+        after = curve.values[:, np.isin(curve.grid, clean.grid)]
+        changes = np.vectorize(relative, otypes=[float])(before, after)
+        best.append((np.fmin if metric.lower_is_better else np.fmax).reduce(changes, axis=1))
+    return {seeds_of(one): fmean(each) for one, each in zip(group.evaluations, np.transpose(best), strict=True)}

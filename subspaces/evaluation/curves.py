@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation import classification, metrics, outliers, regression
-from subspaces.evaluation.comparing import KEYS, SPLIT, Group, check_split, seeds_of
+from subspaces.evaluation import classification, outliers, regression
+from subspaces.evaluation.comparing import SPLIT, Group, check_split, seeds_of
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import GroupAnswer
-from subspaces.evaluation.rows import Description, Row
+from subspaces.evaluation.group_answers import KEYS, GroupAnswer
+from subspaces.evaluation.metrics import METRICS, Metric
+from subspaces.evaluation.rows import Row
 from subspaces.evaluation.statistics import deviation
 from subspaces.text import nearest
 
@@ -27,7 +28,6 @@ class Curve:
 
     @property
     def mean(self) -> Array:
-        """The mean over seeds."""
         return np.asarray(self.values.mean(0))
 
     @property
@@ -56,19 +56,18 @@ def along(group: Group, metric: str, data: str = SPLIT, average: str | None = ""
     if group.rows is None:
         check_split(group, data)
     frame = group.frame
-    kind = "point" if average == "" else "ensemble"
-    frame = frame[(frame["data"] == data) & (frame["kind"] == kind) & frame["alpha"].notna()]
+    frame = frame[(frame["data"] == data) & (frame["kind"] == ("point" if average == "" else "ensemble"))]
+    frame = frame[frame["alpha"].notna() & (frame["seeds"].map(len) == 1)]
     if average is None and len(frame):
         average = frame["average"].iloc[0]
-    frame = frame[(frame["average"] == average) & (frame["seeds"].map(len) == 1)]
-    wanted = [seeds_of(each) for each in group.evaluations]
+    frame = frame[frame["average"] == average]
     if not len(frame):
-        return Curve(np.zeros(0), np.zeros((len(wanted), 0)))
+        return Curve(np.zeros(0), np.zeros((len(group.evaluations), 0)))
     if metric not in frame or not frame[metric].notna().any():
-        known = [name for name in (each.name for each in group.evaluations[0].metrics) if name in frame]
+        known = [each.name for each in group.evaluations[0].metrics if each.name in frame]
         raise ArgumentError(f"metric={metric!r}: {nearest(metric, known)}")
     runs = {seeds: dict(zip(part["alpha"], part[metric], strict=True)) for seeds, part in frame.groupby("seeds")}
-    every = [runs.get(seeds, {}) for seeds in wanted]
+    every = [runs.get(seeds_of(each), {}) for each in group.evaluations]
     grid = sorted(alpha for alpha in every[0] if all(alpha in found for found in every))
     if len(grid) < 2 <= max(map(len, every)):
         raise UserError(f"the runs of {group.label!r} were evaluated at different alphas: evaluate them alike")
@@ -100,36 +99,36 @@ def risk(rows: Sequence[Row]) -> Curve:
 # Metrics in words
 
 LOGGED = (
-    Description("loss", "training loss", "of the batches on the way"),
-    Description("learning_rate", "learning rate", "of an epoch"),
-    Description("train_accuracy", "training accuracy", "on the way, with the labels trained on", False, True),
-    Description("validation_accuracy", "validation accuracy", "of the midpoint", False, True),
-    Description("test_accuracy", "test accuracy", "of the midpoint", False, True),
-    Description("l2", "L2 distance", "between vertices"),
-    Description("cos2", "cos²", "of the angle between vertices"),
+    Metric("loss", "training loss", "of the batches on the way"),
+    Metric("learning_rate", "learning rate", "of an epoch"),
+    Metric("train_accuracy", "training accuracy", "on the way, with the labels trained on", False, True),
+    Metric("validation_accuracy", "validation accuracy", "of the midpoint", False, True),
+    Metric("test_accuracy", "test accuracy", "of the midpoint", False, True),
+    Metric("l2", "L2 distance", "between vertices"),
+    Metric("cos2", "cos²", "of the angle between vertices"),
 )
 
 
-def described(name: str, groups: Iterable[Group] = ()) -> Description:
+def described(name: str, groups: Iterable[Group] = ()) -> Metric:
     """Return a metric, or a column of a log, in words: as the evaluations have it, as it is defined, or by its name."""
     told = (each for group in groups for one in group.evaluations for each in one.metrics)
-    defined = (*metrics.METRICS.values(), *classification.DISTANCES, *regression.DISTANCES, *outliers.METRICS, *LOGGED)
+    defined = (*METRICS.values(), *classification.DISTANCES, *regression.DISTANCES, *outliers.METRICS, *LOGGED)
     for each in (*told, *defined):
         if each.name == name:
             return each
-    return Description(name, name.replace("_", " "), "")
+    return Metric(name, name.replace("_", " "), "")
 
 
-def shared(evaluations: Sequence[Evaluation]) -> list[Description]:
+def shared(evaluations: Sequence[Evaluation]) -> list[Metric]:
     """Return the metrics that were measured of all; what a network does not predict has none."""
 
-    def measured(each: Description, one: Evaluation) -> bool:
+    def measured(each: Metric, one: Evaluation) -> bool:
         return each in one.metrics and all(each.name in row.metrics for row in one.rows[:1])
 
     return [each for each in evaluations[0].metrics if all(measured(each, one) for one in evaluations)]
 
 
-def usual(groups: Iterable[Group]) -> list[Description]:
+def usual(groups: Iterable[Group]) -> list[Metric]:
     """Return the two metrics that come first: accuracy and calibration of classifiers, else the first two."""
     known = shared([one for group in groups for one in group.evaluations])
     named = [each for each in known if each.name in ("accuracy", "ece")]

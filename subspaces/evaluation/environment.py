@@ -32,8 +32,7 @@ def environment(execution: Mapping[str, Any], processes: int = 1) -> dict[str, A
 def commit() -> str | None:
     """Return the commit of the repository that tracks this package's source, with a plus sign if it has changed since.
 
-    None if no repository tracks it, such as that of a project in whose environment the package is installed. Where the
-    source is a copy, such as in a container, SUBSPACES_COMMIT says of which commit.
+    None if no repository tracks it. Where the source is a copy, SUBSPACES_COMMIT says of which commit.
     """
     if named := os.environ.get("SUBSPACES_COMMIT"):
         return named
@@ -44,7 +43,6 @@ def commit() -> str | None:
 
 
 def _git(*command: str, folder: Path) -> str | None:
-    """Return what git answers about the repository that holds a folder; None if it cannot."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook sets GIT_DIR
     quiet = subprocess.DEVNULL
     try:

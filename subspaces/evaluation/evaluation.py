@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -13,17 +13,17 @@ from subspaces.core.files import FileError, damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.evaluation.frames import OUTLIERS, frame_of
+from subspaces.evaluation.metrics import SAVED, Metric
 from subspaces.evaluation.rows import (
+    OUTLIERS,
     Alpha,
     Answered,
-    Check,
     Choice,
-    Description,
     Examples,
     Plane,
     Row,
     Training,
+    frame_of,
 )
 from subspaces.text import nearest, one_of
 
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 SCHEMA = 3
 FILE = "evaluation.json"
 REMEDY = "remove it and evaluate anew"
-NEEDED: dict[str, dict[str, Any]] = {
-    "shape": {"kind": str, "vertices": int},
-    "dataset": {"name": str, "classes": list[str], "splits": dict[str, int]},
-}
-"""Entries that dictionaries of an evaluation have, and their types."""
 
 
 @dataclass
@@ -47,17 +42,16 @@ class Evaluation:
     name: str
     shape: dict[str, Any]  # "kind" of alpha (single, interval, simplex), "vertices", what "members" are called, "type"
     task: str
-    metrics: list[Description]
+    metrics: list[Metric]
     answers: list[Answered]
     environment: dict[str, Any]
-    dataset: dict[str, Any]
+    dataset: dict[str, Any]  # "name", "classes", and of how many examples the "splits" are
     statistics: dict[str, Any]
     recipe: dict[str, Any] | None = None
     training: Training | None = None
     rows: list[Row] = field(default_factory=list)
     planes: list[Plane] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
     examples: Examples | None = None
     command: str = ""  # the command lines that made it
     schema: int = SCHEMA
@@ -65,11 +59,7 @@ class Evaluation:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the evaluation of a file that `save` wrote, or of a run folder."""
-        return cls.read(checks.folder("path", path))
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Return the evaluation of a run folder, or of a file."""
+        path = checks.folder("path", path)
         file = path / FILE if path.is_dir() else path
         if not file.exists() and not file.is_symlink():
             raise FileError(f"{path} has no {FILE}: run `subspaces evaluate {path}` first")
@@ -78,23 +68,17 @@ class Evaluation:
             raise FileError(f"{file} has schema {values.get('schema')}, this version reads {SCHEMA}: {REMEDY}")
         try:
             found: Self = files.build(cls, values)
-            for part, needed in NEEDED.items():
-                for name, kind in needed.items():
-                    files.build(kind, getattr(found, part).get(name), f"{part}.{name}")
         except ArgumentError as error:
             raise damaged(file, error, REMEDY) from None
         return found
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write everything to a JSON file, which `plot`, `report` and `Evaluation.load` take; return its path."""
-        target = checks.folder("path", path)
-        self.write(target)
-        return target
-
-    def write(self, path: Path) -> None:
-        """Write the evaluation into a run folder or a file, whole or not at all."""
-        content = {each.name: files.plain(getattr(self, each.name)) for each in dataclasses.fields(Evaluation)}
+        """Write everything to a JSON file, or into a run folder; return the path that was given."""
+        path = checks.folder("path", path)
+        content = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        content["metrics"] = [{name: getattr(each, name) for name in SAVED} for each in self.metrics]
         files.write_json(path / FILE if path.is_dir() else path, content)
+        return path
 
     @property
     def frame(self) -> "pd.DataFrame":
@@ -132,7 +116,7 @@ class Evaluation:
         """The names of the splits that were measured."""
         return list(dict.fromkeys(row.data for row in self.rows if not row.group))
 
-    def metric(self, name: str) -> Description:
+    def metric(self, name: str) -> Metric:
         """Return a metric in words, or name the nearest one."""
         known = {each.name: each for each in self.metrics}
         return known[one_of("metric", name, known)]
@@ -144,10 +128,31 @@ class Evaluation:
 
     def __getitem__(self, answer: str) -> Row:
         """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
-        found = self.answer(answer) if isinstance(answer, str) else None
+        return self._of_answer(answer, [row for row in self.rows if row.data == "test" and not row.group], "")
+
+    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
+        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
+        known = [row for row in self.rows if row.group not in ("", OUTLIERS)]
+        rows = _on(name, known, "no shifted data was measured; evaluate with corruptions=")
+        severities = sorted({row.severity for row in rows})
+        if severity is None and len(severities) == 1:
+            severity = severities[0]
+        if severity not in severities:
+            raise KeyError(f"severity {severity} of {name!r}: expected one of {', '.join(map(str, severities))}")
+        return self._of_answer(answer, [row for row in rows if row.severity == severity], f" on {name!r}")
+
+    def against(self, answer: str, name: str) -> Row:
+        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
+        known = [row for row in self.rows if row.group == OUTLIERS]
+        rows = _on(name, known, "no outliers were measured; evaluate with outliers=")
+        return self._of_answer(answer, rows, f" on {name!r}")
+
+    def _of_answer(self, answer: str, rows: Iterable[Row], where: str) -> Row:
+        wanted = [each for each in self.answers if isinstance(answer, str) and each.name == answer]
+        found = next((row for row in rows if any(each.is_of(row) for each in wanted)), None)
         if found is None:
             names = [each.name for each in self.answers]
-            raise KeyError(f"{checks.shown(answer)} was not measured: {nearest(answer, names)}")
+            raise KeyError(f"{checks.shown(answer)} was not measured{where}: {nearest(answer, names)}")
         return found
 
     def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
@@ -171,31 +176,8 @@ class Evaluation:
         alpha: Alpha = found.value
         return alpha
 
-    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
-        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
-        known = [row for row in self.rows if row.group not in ("", OUTLIERS)]
-        rows = _named(known, name, "no shifted data was measured; evaluate with corruptions=")
-        severities = sorted({row.severity for row in rows})
-        if severity is None and len(severities) == 1:
-            severity = severities[0]
-        if severity not in severities:
-            raise KeyError(f"severity {severity} of {name!r}: expected one of {', '.join(map(str, severities))}")
-        return self._of_answer(answer, [row for row in rows if row.severity == severity], name)
 
-    def against(self, answer: str, name: str) -> Row:
-        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
-        known = [row for row in self.rows if row.group == OUTLIERS]
-        return self._of_answer(answer, _named(known, name, "no outliers were measured; evaluate with outliers="), name)
-
-    def _of_answer(self, answer: str, rows: list[Row], name: str) -> Row:
-        known = {each.name: each for each in self.answers}
-        found = next((row for row in rows if answer in known and known[answer].is_of(row)), None)
-        if found is None:
-            raise KeyError(f"{answer!r} was not measured on {name!r}: {nearest(answer, known)}")
-        return found
-
-
-def _named(rows: list[Row], name: str, none: str) -> list[Row]:
+def _on(name: str, rows: Sequence[Row], none: str) -> list[Row]:
     """Return the rows on data of a name, or say which there are."""
     found = [row for row in rows if row.data == name]
     if not found:
@@ -204,7 +186,7 @@ def _named(rows: list[Row], name: str, none: str) -> list[Row]:
     return found
 
 
-def choice(what: Any, metric: Description, rows: Iterable[Row], among: Iterable[Row], on: str) -> Choice | None:
+def choice(what: Any, metric: Metric, rows: Iterable[Row], among: Iterable[Row], on: str) -> Choice | None:
     """Return the best of some rows, the first among equals, and its metrics on all splits; None with nothing to choose.
 
     A row whose metric is NaN is never chosen.
@@ -222,11 +204,7 @@ def choice(what: Any, metric: Description, rows: Iterable[Row], among: Iterable[
 
 def merged(rows: Iterable[Row], new: Iterable[Row]) -> list[Row]:
     """Return rows with new ones in place of those about the same, in an order that does not depend on when."""
-    found = {row.key: row for row in (*rows, *new)}
-    return sorted(found.values(), key=_order)
-
-
-_ROLES = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}
+    return sorted({row.key: row for row in (*rows, *new)}.values(), key=_order)
 
 
 def _order(row: Row) -> tuple[Any, ...]:
@@ -234,6 +212,7 @@ def _order(row: Row) -> tuple[Any, ...]:
     names = list(CORRUPTIONS)
     place = names.index(row.data) if row.group not in ("", OUTLIERS) and row.data in names else len(names)
     data = (bool(row.group) + (row.group == OUTLIERS), place, row.data, row.severity)
-    role = (_ROLES[row.role], "") if row.role in _ROLES else (len(_ROLES), row.role)
+    roles = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}
+    role = (roles[row.role], "") if row.role in roles else (len(roles), row.role)
     places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
     return (data, row.kind != "point", role, places, row.networks, row.average == "logits")

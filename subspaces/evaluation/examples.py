@@ -1,7 +1,7 @@
-"""What every measured point predicts, example by example, and the images whose predicted class changes along them.
+"""The predictions of each point, and the images whose predicted class changes along the points.
 
-The predictions are kept with the measurements of each point, so that choices and images can be made again without the
-networks. Of long splits the first examples are kept.
+Predictions are stored with the measurements of each point, so that choices and images need no networks. Of long splits
+the first examples are kept.
 """
 
 import base64
@@ -27,7 +27,7 @@ class Predicted(NamedTuple):
 
     @classmethod
     def of(cls, confidence: Tensor, classes: Tensor) -> Self:
-        """Return the most probable classes of a batch, as they are kept."""
+        """Return the most probable classes of a batch."""
         return cls(classes.to("cpu", torch.int32), confidence.float().cpu())
 
     @classmethod
@@ -38,9 +38,8 @@ class Predicted(NamedTuple):
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Return what `to_text` was given."""
-        numbers = from_text(text)
-        n = len(numbers) // 2
-        return cls(numbers[:n], numbers[n:].view(torch.float32))
+        classes, confidence = from_text(text).view(2, -1)
+        return cls(classes, confidence.view(torch.float32))
 
     def to_text(self) -> str:
         """Return both as text."""
@@ -52,7 +51,7 @@ class Predicted(NamedTuple):
 
 
 def to_text(numbers: Tensor) -> str:
-    """Return whole numbers [n] as text, four bytes each."""
+    """Return integers [n] as text, four bytes each."""
     return base64.b64encode(numbers.to(torch.int32).contiguous().numpy().tobytes()).decode()
 
 
@@ -70,14 +69,16 @@ def same_order(split: str, first: Tensor, second: Tensor) -> None:
         )
 
 
-Images = Callable[[str, Sequence[int], Tensor], Tensor | None]
-"""Gives small pictures, uint8 [k, C, H, W], of a split, some indices and all labels."""
-
-
 def examples_of(
-    alphas: Sequence[Alpha], predicted: Sequence[Predicted], labels: Tensor, images_of: Images
+    alphas: Sequence[Alpha],
+    predicted: Sequence[Predicted],
+    labels: Tensor,
+    images_of: Callable[[str, Sequence[int], Tensor], Tensor | None],
 ) -> Examples | None:
-    """Return the images whose predicted class changes along some points; None where they cannot be shown."""
+    """Return the images whose predicted class changes along some points; None where they cannot be shown.
+
+    `images_of` gives small pictures, uint8 [k, C, H, W], of a split, some indices and all labels.
+    """
     classes, confidence = (torch.stack(values) for values in zip(*predicted, strict=True))
     chosen = choose(classes, confidence)
     images = images_of(SPLIT, chosen.tolist(), labels)
@@ -110,10 +111,6 @@ def choose(predicted: Tensor, confidence: Tensor, limit: int = LIMIT) -> Tensor:
     Those with the most different classes come first, then those that change most often from one point to the
     next, then the most confident on average, then the first ones. `predicted` and `confidence` are [p, n].
     """
-    if predicted.ndim != 2 or predicted.shape != confidence.shape:
-        raise ArgumentError(
-            f"predicted has shape {tuple(predicted.shape)} and confidence {tuple(confidence.shape)}: expected [p, n]"
-        )
     classes = (predicted.sort(0).values.diff(dim=0) != 0).sum(0)  # [n], one less than there are different classes
     changes = (predicted.diff(dim=0) != 0).sum(0)
     order = torch.arange(predicted.shape[1], device=predicted.device)

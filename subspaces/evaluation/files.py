@@ -1,18 +1,21 @@
-"""Plain JSON files with a checksum of their content inside, and dataclasses from what they hold."""
+"""JSON files and lines with a checksum of their content inside, and dataclasses from what they hold."""
 
 import dataclasses
 import hashlib
 import json
+import math
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from subspaces.core import files
-from subspaces.core.files import CHECKSUM, damaged
+from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
-from subspaces.text import shown
+
+CHECKSUM = "sha256"
+CHANGED = "it was changed by hand, or by a fault: its content does not match its checksum"
 
 
 def checksum(content: Any) -> str:
@@ -22,9 +25,9 @@ def checksum(content: Any) -> str:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a file, whole or not at all; numbers that are not finite are NaN and Infinity, as Python writes them."""
-    content = json.loads(json.dumps(value))  # names of numbers become text
-    files.write(path, files.in_lines({**content, CHECKSUM: checksum(content)}).encode())
+    """Write a file, whole or not at all; dataclasses become objects, NaN and infinity are as Python writes them."""
+    content = json.loads(json.dumps(value, default=vars))  # names of numbers become text
+    files.write(path, _in_lines({**content, CHECKSUM: checksum(content)}).encode())
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
@@ -34,72 +37,97 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
             raise ArgumentError("it is not a file" if path.exists() or path.is_symlink() else "it is not there")
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict) or content.pop(CHECKSUM, None) != checksum(content):
-            raise ArgumentError(files.CHANGED)
+            raise ArgumentError(CHANGED)
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error, remedy) from None
     return content
 
 
-def build(kind: Any, value: Any, where: str = "it") -> Any:
-    """Return a value of a file as the type that it is to have; an error names the first part that has another."""
-    origin, inner = get_origin(kind), get_args(kind)
-    made = value
-    if origin in (Union, UnionType):
-        made = _either(inner, value, where)
-    elif origin is list and isinstance(value, list):
-        if inner[0] is not float or set(map(type, value)) != {float}:  # as most of a file is
-            made = [build(inner[0], each, f"{where}[{at}]") for at, each in enumerate(value)]
-    elif origin is dict and isinstance(value, dict):
-        made = {name: build(inner[1], each, f"{where}.{name}") for name, each in value.items()}
-    elif dataclasses.is_dataclass(kind) and isinstance(value, dict):
-        made = _dataclass(kind, value, where)
-    elif not _fits(kind, value):
-        raise ArgumentError(f"{where} is {shown(value)}")
-    return made
+def _in_lines(value: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each entry, and for each row of a table, which is quicker than an indent."""
+
+    def entry(each: Any) -> str:
+        rows = isinstance(each, list) and each and isinstance(each[0], (dict, list))
+        return "[\n" + ",\n".join(map(json.dumps, each)) + "\n]" if rows else json.dumps(each)
+
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {entry(each)}" for name, each in value.items()) + "\n}\n"
 
 
-def _either(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
-    """Return a value of one of several types, of which at most one is a list, and None."""
-    if value is None and NoneType in kinds:
-        return None
-    others = [each for each in kinds if each is not NoneType]
-    like = [each for each in others if (get_origin(each) is list) == isinstance(value, list)]
-    return build((like or others)[0], value, where)
+def append_line(path: Path, value: Mapping[str, Any]) -> None:
+    """Append a mapping to a file as a line of JSON with a checksum, in place of what is left of an unfinished line."""
+    content = json.loads(json.dumps(value))
+    with files.naming(path), open(path, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps({**content, CHECKSUM: checksum(content)}).encode() + b"\n")
 
 
-def _fits(kind: Any, value: Any) -> bool:
-    """Say whether a value without parts is of a type; a float may be written as a whole number."""
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if kind in (int, float):
-        number = isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
-        return number and (isinstance(value, float) or abs(value) < 1 << 1024)
-    return kind is Any or (isinstance(kind, type) and isinstance(value, kind))
+def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
+    """Return what `append_line` has written, without a last line that was not written to its end.
+
+    Any other damage is a `FileError` that names the file and the number of the line.
+    """
+    if not path.is_file():
+        raise damaged(path, "it is not a file", remedy)
+    found, lines = [], path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            content = json.loads(line)
+            if not isinstance(content, dict):
+                raise ArgumentError(f"expected an object, found a {type(content).__name__}")
+            if content.pop(CHECKSUM, None) != checksum(content):
+                raise ArgumentError(CHANGED)
+        except (ValueError, RecursionError) as error:
+            raise damaged(path, f"line {number}: {error}", remedy) from None
+        found.append(content)
+    return found
 
 
-def _dataclass(kind: Any, value: dict[str, Any], where: str) -> Any:
-    hints, needed = _fields(kind)
-    if lacking := needed - value.keys():
-        raise ArgumentError(f"{where} has no {min(lacking)!r}")
-    if unknown := value.keys() - hints.keys():
-        raise ArgumentError(f"{where} has an unknown {min(unknown)!r}")
-    return kind(**{name: build(hints[name], each, f"{where}.{name}") for name, each in value.items()})
+def write_plain_json(path: Path, value: Any) -> None:
+    """Write a value as an indented JSON file without a checksum, for people and other programs."""
+    files.write(path, (to_json(value, indent=2) + "\n").encode())
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON, with {"float": "nan"} and the like for the numbers that JSON does not have."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with dicts for dataclasses, and without NaN and infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, Mapping):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    if dataclasses.is_dataclass(value):
+        return {entry.name: _finite(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
+    return value
+
+
+def plain(made: Any) -> Any:
+    """Return a dataclass, and those in it, as dictionaries."""
+    return dataclasses.asdict(made)
+
+
+def build(kind: Any, value: Any) -> Any:
+    """Return what a file holds as a dataclass, or as a list of such; other types are as they were written."""
+    made: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
+    if made is not None and isinstance(value, list):
+        return [build(made, each) for each in value]
+    if made is None or value is None:
+        return value
+    hints = _hints(made)
+    try:
+        return made(**{name: build(hints.get(name), each) for name, each in value.items()})
+    except (AttributeError, TypeError) as error:
+        raise ArgumentError(f"a {made.__name__}: {error}") from None
 
 
 @cache
-def _fields(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
-    """Return the types of a dataclass's fields, and the names of those without a default."""
-    hints, entries, missing = get_type_hints(kind), dataclasses.fields(kind), dataclasses.MISSING
-    needed = {each.name for each in entries if each.default is missing and each.default_factory is missing}
-    return {each.name: hints[each.name] for each in entries}, frozenset(needed)
-
-
-def plain(value: Any) -> Any:
-    """Return a value, and the dataclasses in it, as what JSON knows."""
-    if dataclasses.is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return value if set(map(type, value)) == {float} else [plain(each) for each in value]
-    return value
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)

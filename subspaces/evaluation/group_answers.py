@@ -1,16 +1,94 @@
-"""How the runs of a group answer, one way after another."""
+"""How the runs of a group answer, one row per answer and seed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import SPLIT, Group, answers, check_split, place
+from subspaces.evaluation.answers import RUNS
+from subspaces.evaluation.comparing import SPLIT, Group, check_split, place
 from subspaces.evaluation.rows import Row
 from subspaces.evaluation.statistics import Spread, spread
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ALONE, SCALED = "alone", "scaled"
+KEYS = ["method", "answer", "words", "networks", "runs", "seeds"]
+
+
+def answers(
+    group: Group,
+    data: str = SPLIT,
+    *,
+    alone: bool = False,
+    scaled: bool = False,
+    together: bool = False,
+    of: Sequence[str] = (),
+) -> "pd.DataFrame":
+    """Return how the runs of a group answer, one row per answer and seed, the method's own first answer first.
+
+    The columns are `method`, `answer`, `words` (what the answer is called), `networks` (at test time), `runs` (that are
+    trained for it), `seeds`, and the metrics.
+
+    Args:
+        group: the evaluations.
+        data: the split, or the name of shifted data or outliers; metrics of several severities are averaged.
+        alone: also the vertices, averaged over them ("alone"), as the first.
+        scaled: also each answer after temperature scaling ("scaled"), where temperatures were fitted in every run.
+        together: also ensembles of several runs ("runs"), no run in two of one size.
+        of: names of the metrics; by default all that the task has.
+    """
+    import pandas as pd
+
+    rows = group.answered[group.answered["data"] == data]
+    names = [name for name in of or [each.name for each in group.evaluations[0].metrics] if name in rows]
+    own = rows[rows["answer"] != RUNS]
+    parts = [own]
+    if alone and not group.single:
+        parts.insert(0, _vertices(group, data))
+    if scaled:
+        parts.append(_scaled(own, names))
+    if together:
+        parts.append(_disjoint(rows[rows["answer"] == RUNS], group.seeds))
+    found = pd.concat([part for part in parts if len(part)] or [own])[[*KEYS, *names]]
+    return found.groupby(KEYS, sort=False).agg(lambda values: values.mean(skipna=False)).reset_index()
+
+
+def _vertices(group: Group, data: str) -> "pd.DataFrame":
+    """Return the rows of the ends of a line or curve, where both were measured, or of all vertices."""
+    frame = group.frame
+    points = frame[(frame["data"] == data) & (frame["kind"] == "point") & (frame["seeds"].map(len) == 1)]
+    members = group.shape["members"]
+    if group.interval:
+        points = points[points["alpha"].isin((0.0, 1.0))]
+        points = points[points.groupby("seeds")["alpha"].transform("nunique") == 2]
+        members = "ends" if members == "vertices" else members
+    else:
+        points = points[points["role"] == "vertex"]
+    return points.assign(answer=ALONE, words=f"{members}, on average", runs=1)
+
+
+def _scaled(rows: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
+    """Return answers with their metrics after temperature scaling, where every run has these."""
+    scaled = {name: f"scaled_{name}" for name in names if f"scaled_{name}" in rows}
+    if not scaled:
+        return rows.iloc[:0]
+    found = rows[rows[next(iter(scaled.values()))].notna().groupby(rows["answer"]).transform("all")]
+    after = {name: found[column] for name, column in scaled.items()}
+    return found.assign(answer=SCALED, words=found["words"] + ", temperature-scaled", **after)
+
+
+def _disjoint(rows: "pd.DataFrame", seeds: Sequence[int]) -> "pd.DataFrame":
+    """Return ensembles of runs by the seeds of those members that are in the group; those of one size share no run."""
+    kept: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
+    for size, several in dict.fromkeys(zip(rows["networks"], rows["seeds"], strict=True)):
+        members = tuple(seed for seed in several if seed in seeds)
+        used = {seed for (other, _), found in kept.items() if other == size for seed in found}
+        if members and not used & set(members):
+            kept[size, several] = members
+    places = [kept.get(key) for key in zip(rows["networks"], rows["seeds"], strict=True)]
+    return rows.assign(seeds=places).dropna(subset="seeds")
 
 
 @dataclass(frozen=True)

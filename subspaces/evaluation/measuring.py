@@ -1,17 +1,19 @@
-"""The one loop over networks and data: what networks predict for each batch is added to all that is wanted of it."""
+"""The one loop that runs networks over data, and the accumulators of their predictions."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, temperature
 from subspaces.evaluation.examples import KEPT, Predicted
 from subspaces.evaluation.metrics import Metric, Tally
-from subspaces.evaluation.points import Item, Place
-from subspaces.evaluation.predictor import Outputs
+from subspaces.evaluation.outliers import scores
+from subspaces.evaluation.points import Item, Place, to_place
+from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.evaluation.rows import About
 from subspaces.evaluation.tasks import Task
 
@@ -19,53 +21,50 @@ FITTED = 10_000  # validation examples to which a temperature is fitted, at most
 NUMBERS = 2**22  # of a network's outputs that wait for their metrics
 
 
-class Batch:
-    """The outputs of several networks for the examples of a batch, and the targets of these."""
+class Data(NamedTuple):
+    """Examples on which networks are measured: a split (by its name alone), shifted data or outliers."""
 
-    def __init__(self, task: Task, outputs: Outputs) -> None:
-        self.task, self.members, self.target = task, outputs.members, outputs.target
-        self._known: dict[Any, Any] = {}
+    name: str
+    batches: Callable[[], Iterable[Any]] | None = None
+    severity: int = 0
+    group: str = ""
+    source: str = ""
 
-    def predicted(self, members: Sequence[int], average: str | None = None) -> Any:
-        """Return the prediction of networks, by their numbers: of one, or of several that are averaged."""
-        key = (*members, average)
-        if key not in self._known:
-            several = [self.members[number] for number in members]
-            self._known[key] = self.task.combine(several, average or self.task.averages[0])
-        return self._known[key]
-
-
-class Wanted(Protocol):
-    """What is made of the predictions of some networks."""
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+    @property
+    def key(self) -> dict[str, Any]:
+        """The fields that identify it."""
+        return {"data": self.name, "severity": self.severity, "group": self.group, "source": self.source}
 
 
 @torch.no_grad()
-def measure(task: Task, outputs: Iterable[Outputs], wanted: Sequence[Wanted], joined: bool = False) -> int:
-    """Add what networks predict to all that is wanted of it, batch by batch; return the number of examples.
+def measure(
+    predictor: Predictor,
+    points: Sequence[Any],
+    data: Data,
+    wanted: Sequence["Metrics | Scores"],
+    *,
+    joined: bool = False,
+    **how: Any,
+) -> int:
+    """Run networks over data and add their predictions to accumulators; return the number of examples.
 
-    Args:
-        task: which makes predictions of outputs.
-        outputs: of all networks, for each batch.
-        wanted: rows of metrics, distances, scores: each knows which of the networks it is about.
-        joined: whether small batches are joined before: metrics of many examples cost hardly more than of few.
+    Each accumulator in `wanted` has the numbers of its members among the networks at `points`. `joined`: join small
+    batches first, which is faster for cheap networks. `how` are further arguments of `Predictor.outputs`.
     """
     count = 0
-    for each in in_large_parts(outputs) if joined else outputs:
-        batch = Batch(task, each)
+    outputs = predictor.outputs(points, data.name if data.batches is None else data.batches(), **how)
+    for batch in _in_large_parts(outputs) if joined else outputs:
         size = len(batch.predicted((0,)))
-        if not size:  # all labels of the batch are such as do not count
-            continue
-        for one in wanted:
-            one.add(batch)
-        count += size
+        if size:  # else all labels of the batch are ignored
+            for one in wanted:
+                one.add(batch)
+            count += size
+    if not count:
+        raise ArgumentError(f"the {data.name} loader has no examples: expected at least one batch")
     return count
 
 
-def in_large_parts(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
-    """Yield the outputs of classifiers in fewer batches."""
+def _in_large_parts(outputs: Iterable[Outputs]) -> Iterator[Outputs]:
     waiting: list[Outputs] = []
     for each in outputs:
         waiting.append(each)
@@ -82,37 +81,14 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
         return several[0]
     members = zip(*(each.members for each in several), strict=True)
     whole: list[Any] = [Classes(torch.cat([part.logs for part in parts])) for parts in members]
-    return Outputs(whole, torch.cat([each.target for each in several]))
-
-
-class Distances:
-    """How differently networks predict: the mean over all pairs of them."""
-
-    def __init__(self, metrics: Sequence[Metric], members: Sequence[int]) -> None:
-        self._pairs = [(pair, Tally(metrics)) for pair in itertools.combinations(members, 2)]
-
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
-        for (first, second), tally in self._pairs:
-            tally.add(batch.predicted((first,)), batch.predicted((second,)))
-
-    def found(self) -> dict[str, float] | None:
-        """Return the means by metric; None without pairs."""
-        found = [tally.values() for _, tally in self._pairs]
-        return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None
+    return Outputs(several[0].task, whole, torch.cat([each.target for each in several]))
 
 
 class Metrics:
-    """The metrics of a point, or of several that are averaged, also after temperature scaling.
+    """Accumulate the metrics of a point, or of an ensemble of the networks with the numbers in `members`.
 
-    Args:
-        about: what it is about.
-        members: the numbers of its networks.
-        metrics: what is measured.
-        temperature: with which the predictions are scaled too.
-        fits: whether a temperature is fitted to the predictions.
-        keeps: whether the predicted classes are kept.
-        curves: whether curves are made too.
+    With a `task`, as on a split, also the diversity of the members, curves, and the predictions of a point. With a
+    `temperature` also the metrics of the scaled predictions; with `fits` the temperature that fits best.
     """
 
     def __init__(
@@ -120,37 +96,48 @@ class Metrics:
         about: About,
         members: Sequence[int],
         metrics: Sequence[Metric],
-        temperature: float | None = None,
+        task: Task | None = None,
         fits: bool = False,
-        keeps: bool = False,
-        curves: bool = False,
+        temperature: float | None = None,
     ) -> None:
-        self.about, self.members, self.temperature = about, members, temperature
-        self.fits, self.keeps, self.curves = fits, keeps, curves
-        self.distances: Distances | None = None
-        self.tally, self._scaled = Tally(metrics), Tally(metrics)
+        self.about, self.members, self.temperature, self._fits = about, members, temperature, fits
+        self.tally, self._scaled, self._curves = Tally(metrics), Tally(metrics), task is not None
+        self._keeps = task is not None and task.keeps and about.kind == "point"
+        distances = task.distances if task is not None and about.average == task.averages[0] else ()
+        pairs = itertools.combinations(members, 2) if distances else ()
+        self._pairs = [(pair, Tally(distances)) for pair in pairs]
         self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
         self._kept: list[tuple[Predicted, Tensor]] = []
 
-    def add(self, batch: Batch) -> None:
-        """Take in a batch."""
+    def add(self, batch: Outputs) -> None:
+        """Add a batch."""
         prediction, target = batch.predicted(self.members, self.about.average), batch.target
         self.tally.add(prediction, target)
+        for (first, second), tally in self._pairs:
+            tally.add(batch.predicted((first,)), batch.predicted((second,)))
         if self.temperature is not None:
             self._scaled.add(prediction.scaled(self.temperature), target)
-        if self.fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
+        if self._fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
             self._fitted.append((prediction.logs.float(), target))  # of which many are kept
-        if self.keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
+        if self._keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
             self._kept.append((Predicted.of(*prediction.top), target.cpu()))
 
+    @property
+    def broken(self) -> int:
+        """How many of the predictions are NaN."""
+        return self.tally.broken
+
     def found(self) -> dict[str, Any]:
-        """Return what a row holds of it."""
-        made = {"metrics": self.tally.values(), **(self.tally.curves() if self.curves else {})}
-        if self.distances is not None:
-            made["diversity"] = self.distances.found()
+        """Return the entries of a row."""
+        made = {"metrics": self.tally.values(), **(self.tally.curves() if self._curves else {})}
         if self.temperature is not None:
             made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
         return made
+
+    def diversity(self) -> dict[str, float] | None:
+        """Return the mean distances between two members; None without pairs."""
+        found = [tally.values() for _, tally in self._pairs]
+        return {name: sum(one[name] for one in found) / len(found) for name in found[0]} if found else None
 
     def fitted(self) -> float:
         """Return the temperature that fits best."""
@@ -165,19 +152,39 @@ class Metrics:
         return Predicted.joined(predicted), torch.cat(labels)[:KEPT]
 
 
+class Scores:
+    """Accumulate the scores that tell outliers from test examples."""
+
+    def __init__(self, about: About, members: Sequence[int]) -> None:
+        self.about, self.members = about, members
+        self._found: list[dict[str, Tensor]] = []
+
+    def add(self, batch: Outputs) -> None:
+        """Add a batch."""
+        self._found.append(scores([batch.members[number] for number in self.members]))
+
+    @property
+    def broken(self) -> int:
+        """How many of the predictions are NaN."""
+        return int(self.found()["entropy"].isnan().sum())
+
+    def found(self) -> dict[str, Tensor]:
+        """Return the scores of all examples, by name."""
+        return {name: torch.cat([one[name] for one in self._found]) for name in self._found[0]}
+
+
 def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:
-    """Return the points of items, those that are asked with dropout on and how often, and each row's members."""
+    """Return the points of items, those with dropout and their numbers of passes, and the members of each row."""
     points = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
     passes = [(item.points[0], item.masks) for item in items if item.masks]
     rows: list[tuple[About, list[int]]] = []
     first = len(points)
     for item in items:
+        members = [points.index(place) for place in item.places] if not item.masks else []
         if item.masks:
             members = list(range(first, first + item.masks))
             first += item.masks
-        else:
-            members = [points.index(place) for place in item.places]
-        alone = [points.index(place) for place in item.points] if not item.masks else []
-        for about, number in itertools.zip_longest(item.rows(averages), alone):
-            rows.append((about, members if number is None else [number]))
+        for about in item.rows(averages):
+            alone = about.kind == "point"
+            rows.append((about, [points.index(to_place(about.alphas[0]))] if alone else members))
     return points, passes, rows

@@ -11,7 +11,7 @@ Metrics that share a step share its work. Sums are in float64.
 import copy
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,15 +19,16 @@ from torch import Tensor
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.rows import Description
 from subspaces.text import Catalogue
 
 Step = Callable[[Any, Any], Tensor | None]
 """Of a batch's prediction and target; None where the prediction does not have what it takes."""
+SAVED = ("name", "label", "meaning", "lower_is_better", "percent", "headline", "goal")
+"""What a file keeps of a metric."""
 
 
 @dataclass(frozen=True)
-class Metric(Description):
+class Metric:
     """One metric; everything that names, explains, orders or draws it is derived from here.
 
     Example:
@@ -36,17 +37,56 @@ class Metric(Description):
         ...     **average(lambda p, y: (p.probabilities.topk(5).indices == y[:, None]).any(1))))
     """
 
-    step: Step = field(default=lambda prediction, target: None, repr=False)  # makes a tensor of a batch
-    value: Callable[[Tensor], Tensor] = field(default=lambda sums: sums, repr=False)  # of what the steps add up to
+    name: str  # in files, options and code
+    label: str  # in tables and figures
+    meaning: str  # what it is, in half a sentence
+    lower_is_better: bool = True
+    percent: bool = False  # a share, shown in percent
+    headline: bool = False  # which stands in short tables
+    goal: float | None = None  # the value that it should have, where neither more nor less is better
+    step: Step | None = field(default=None, repr=False)  # makes a tensor of a batch
+    value: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)  # of what the steps add up to
     gathers: bool = False  # the steps are joined, [n, …], instead of added
     curve: tuple[str, Callable[[Tensor], Any]] | None = None  # what else a row holds, and what makes it of the same
     tasks: tuple[str, ...] = ("classification",)  # the names of those that it is for
     counter: Any = field(default=None, repr=False)  # counts instead of step and value, as those of torchmetrics do
 
     @property
-    def described(self) -> Description:
-        """What a file keeps of it."""
-        return Description(**{entry.name: getattr(self, entry.name) for entry in fields(Description)})
+    def scale(self) -> float:
+        """What a value is multiplied with to be shown."""
+        return 100.0 if self.percent else 1.0
+
+    @property
+    def digits(self) -> int:
+        """The decimal places of a table."""
+        return 2 if self.percent else 4
+
+    @property
+    def title(self) -> str:
+        """The head of a table's column."""
+        return f"{self.label} %" if self.percent else self.label
+
+    @property
+    def axis(self) -> str:
+        """The label of a figure's axis."""
+        return f"{self.label} (%)" if self.percent else self.label
+
+    @property
+    def described(self) -> "Metric":
+        """The metric as a file keeps it, without what computes it."""
+        return Metric(*(getattr(self, name) for name in SAVED))
+
+    def merit(self, value: float) -> float:
+        """Return a number that is larger the better a value is; NaN ranks last."""
+        if math.isnan(value):
+            return -math.inf
+        if self.goal is not None:
+            return -abs(value - self.goal)
+        return -value if self.lower_is_better else value
+
+    def shown(self, value: float) -> str:
+        """Return a value as it stands in a table."""
+        return f"{self.scale * value:.{self.digits}f}"
 
     def __call__(self, prediction: Any, target: Any) -> float:
         """Return the metric of one batch alone."""
@@ -54,11 +94,6 @@ class Metric(Description):
 
 
 METRICS: Catalogue[Metric] = Catalogue("metric")
-
-
-def metric(name: str) -> Metric:
-    """Return the metric of that name, or say which one may have been meant."""
-    return METRICS.find(name)
 
 
 def of_task(task: str) -> list[Metric]:
@@ -119,7 +154,7 @@ class Tally:
         self._counters = {each.name: copy.deepcopy(each.counter) for each in self.metrics if each.counter is not None}
         for counter in self._counters.values():
             counter.reset()
-        self._joins = {each.step: each.gathers for each in self.metrics if each.name not in self._counters}
+        self._joins = {each.step: each.gathers for each in self.metrics if each.step is not None}
         self._states: dict[Step, list[Tensor]] = {}
         self._broken = torch.zeros((), dtype=torch.int64)
 
@@ -129,7 +164,6 @@ class Tally:
         return int(self._broken)
 
     def add(self, prediction: Any, target: Any) -> None:
-        """Take in a batch."""
         broken = getattr(prediction, "broken", None)
         if isinstance(broken, Tensor):
             self._broken = self._broken.to(broken.device) + broken
@@ -144,7 +178,7 @@ class Tally:
 
     def _state(self, metric: Metric) -> Tensor | None:
         """Return what a metric's step came to over all batches; None where it does not apply."""
-        found = self._states.get(metric.step)
+        found = None if metric.step is None else self._states.get(metric.step)
         return None if found is None else torch.cat(found) if len(found) > 1 else found[0]
 
     def curves(self) -> dict[str, Any]:
@@ -156,21 +190,17 @@ class Tally:
         """Return the metrics that apply, by name; one transfer from the device for all."""
         found: dict[str, Tensor] = {}
         for each in self.metrics:
-            if each.name in self._counters:
-                value = _scalar(each, self._counters[each.name].compute())
+            if each.counter is not None:
+                value = torch.as_tensor(self._counters[each.name].compute())
+                if value.numel() != 1:
+                    raise ArgumentError(
+                        f"{each.name} gives {value.numel()} numbers: expected one, such as its average over classes"
+                    )
+                value = value.reshape(()).double().cpu()
                 found[each.name] = torch.full_like(value, math.nan) if self.broken else value  # what it makes of NaN
             elif (state := self._state(each)) is not None:
-                found[each.name] = each.value(state).double()
+                found[each.name] = (each.value(state) if each.value is not None else state).double()
         return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}
-
-
-def _scalar(metric: Metric, value: Any) -> Tensor:
-    found = torch.as_tensor(value)
-    if found.numel() != 1:
-        raise ArgumentError(
-            f"{metric.name} gives {found.numel()} numbers: expected one, such as its average over classes"
-        )
-    return found.reshape(()).double().cpu()
 
 
 def tally(metrics: Iterable[Metric], batches: Iterable[tuple[Any, Any]]) -> dict[str, float]:

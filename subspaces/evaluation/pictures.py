@@ -1,4 +1,4 @@
-"""Images as bytes: read in large batches, and found in the batches of a user's loader and put back there."""
+"""Images as bytes: read in large batches, or taken from the batches of a loader and put back."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from subspaces.core import checks, nested
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images.decoding import centre_view, decode
-from subspaces.evaluation.images.pixels import grey
-from subspaces.evaluation.images.splits import Files, Images
 from subspaces.evaluation.tasks import Task
+from subspaces.images.decoding import centre_view, decode
+from subspaces.images.pixels import grey
+from subspaces.images.splits import Files, Images
 
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU
@@ -24,7 +24,7 @@ ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
 
 
 class Pictures(NamedTuple):
-    """Images of a batch as bytes [n, C, H, W], of which type they were, and what makes the batch with others."""
+    """Images of a batch as bytes [n, C, H, W], their dtype, and a function that puts other images in their place."""
 
     images: Tensor
     dtype: torch.dtype
@@ -32,19 +32,22 @@ class Pictures(NamedTuple):
 
 
 class Scale:
-    """Between bytes and the numbers that a network gets: x = (bytes/255 - mean) / std.
-
-    Args:
-        mean, std: of each channel, or one number for all; by default the numbers are in [0, 1].
-    """
+    """Convert between bytes and normalised images, x = (bytes/255 - mean) / std, by default in [0, 1]."""
 
     def __init__(self, mean: Sequence[float] | None = None, std: Sequence[float] | None = None) -> None:
         self.mean = torch.tensor(list(mean or (0.0,))).view(-1, 1, 1)
         self.std = torch.tensor(list(std or (1.0,))).view(-1, 1, 1)
 
     def to_bytes(self, x: Tensor) -> Tensor:
-        """Return numbers as bytes, or say that they are none of images."""
-        self._check_channels(x.shape[-3])
+        """Return images as bytes; raise if they are not normalised with these constants."""
+        channels, sizes = x.shape[-3], {len(self.mean), len(self.std)}
+        if not sizes <= {1, channels}:  # neither one for each channel nor one for all
+            mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
+            several = "" if channels == 1 else "s"
+            raise ArgumentError(
+                f"corruptions=…: mean={mean}, std={std}: the images have {channels} channel{several}; expected "
+                f"{channels} number{several} in each, or one for all channels"
+            )
         if x.dtype == torch.uint8:
             return x
         found = x.float() * self.std.to(x.device) + self.mean.to(x.device)
@@ -56,18 +59,8 @@ class Scale:
             )
         return (255 * found).round().clamp(0, 255).to(torch.uint8)
 
-    def _check_channels(self, channels: int) -> None:
-        """Refuse constants that are neither one for each channel nor one for all."""
-        if not {len(self.mean), len(self.std)} <= {1, channels}:
-            mean, std = (tuple(each.double().round(decimals=6).flatten().tolist()) for each in (self.mean, self.std))
-            several = "" if channels == 1 else "s"
-            raise ArgumentError(
-                f"corruptions=…: mean={mean}, std={std}: the images have {channels} channel{several}; expected "
-                f"{channels} number{several} in each, or one for all channels"
-            )
-
     def to_numbers(self, images: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return bytes as the numbers that a network gets; uint8 stays as it is."""
+        """Return bytes as normalised images of a dtype; uint8 stays as it is."""
         if dtype == torch.uint8:
             return images
         return ((images.float() / 255 - self.mean.to(images.device)) / self.std.to(images.device)).to(dtype)
@@ -75,7 +68,10 @@ class Scale:
 
 def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
     """Return the first images among the inputs of a batch."""
-    found = next((each for each in nested.tensors(task.inputs(batch)) if _are_images(each)), None)
+    numbers = [
+        each for each in nested.tensors(task.inputs(batch)) if each.dtype == torch.uint8 or each.is_floating_point()
+    ]
+    found = next((each for each in numbers if each.ndim == 4 and each.shape[1] in (1, 3)), None)
     if found is None:
         raise ArgumentError(
             f"corruptions=…: a batch is {checks.shown(type(batch).__name__)} without images; expected a tensor "
@@ -89,22 +85,13 @@ def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
     return Pictures(scale.to_bytes(found), found.dtype, rebuild)
 
 
-def _are_images(tensor: Tensor) -> bool:
-    numbers = tensor.dtype == torch.uint8 or tensor.is_floating_point()
-    return tensor.ndim == 4 and tensor.shape[1] in (1, 3) and numbers
-
-
 def in_batches(
     images: Images, device: torch.device | str, workers: int | None = None, *, side: int, resize: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
 
-    Args:
-        images: in memory, as they are; or files, of which the middle is taken.
-        device: where they go.
-        workers: threads that read files; by default one per core.
-        side: of the images that are made of files, or of others in the end.
-        resize: to what the shorter side of a file's image is scaled before.
+    Those in memory stay as they are. Of files the shorter side is scaled to `resize` and the middle of `side` x `side`
+    is taken, by so many threads, by default one per core.
     """
     if isinstance(images, Files):
         size, at_once = batch_size(side * side, device), min(os.cpu_count() or 1, 16) if workers is None else workers

@@ -5,6 +5,7 @@ third (Gram and Schmidt, by a QR decomposition). A point of the plane is an affi
 weights are mixed like those of a simplex, off its domain too.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,12 @@ from subspaces.core import geometry
 from subspaces.core.family import Subspace
 from subspaces.core.layout import Layout
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import middle_of
-from subspaces.evaluation.points import coefficients, kind, outline, vertex_names
-from subspaces.evaluation.rows import Corner, Drawn, Plane
+from subspaces.evaluation import files
+from subspaces.evaluation.display import counted
+from subspaces.evaluation.measuring import Data, Metrics, measure
+from subspaces.evaluation.points import coefficients, kind, middle_of, outline, vertex_names
+from subspaces.evaluation.rows import About, Corner, Drawn, Plane
+from subspaces.evaluation.session import Session
 from subspaces.evaluation.subject import Subject
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
@@ -35,13 +39,14 @@ class Network:
 
     def rows(self, layout: Layout) -> dict[str, Tensor]:
         """Return the weights by group, [n] each."""
-        if self.subject is not None:
-            family = self.subject.family
-            same, c = family.layout == layout, torch.tensor(self.coefficients, dtype=torch.float64)
-            named = family.theta(dict.fromkeys(family.omega, c.to(family.device)))
-        else:
-            named = dict(self.module.named_parameters(remove_duplicate=False)) if self.module is not None else {}
+        named: dict[str, Tensor] = {}
+        if self.module is not None:
+            named = dict(self.module.named_parameters(remove_duplicate=False))
             same = named.keys() >= layout.entries.keys()
+        elif self.subject is not None:
+            family, c = self.subject.family, torch.tensor(self.coefficients, dtype=torch.float64)
+            named = family.theta(dict.fromkeys(family.omega, c.to(family.device)))
+            same = family.layout == layout
         if not same:
             what = next((f"no {name}" for name in layout.entries if name not in named), "another network")
             raise ArgumentError(f"{self.label} has {what}: a plane goes through networks of one architecture")
@@ -54,14 +59,18 @@ class Network:
 
 
 def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
-    """Return the three networks of a subject's plane: its own, as many as are needed, before the others.
+    """Return the three networks of a subject's plane: as many of its own as are needed, before the others.
 
-    Without others these are its first three vertices; with one other its first and last, with two its midpoint.
+    Its own are the first three vertices; the first and the last beside one other; or the midpoint beside two.
     """
     m, shape = subject.shape.vertices, subject.shape
-    for other in others:
-        if other.subject is not None:
-            subject.check_alike(other.subject)
+    for other in (each.subject for each in others if each.subject is not None):
+        for what, ours in subject.common.items():
+            if (theirs := other.common.get(what)) != ours:
+                raise ArgumentError(
+                    f"{subject.folder} has the {what} {ours!r} and {other.folder} {theirs!r}: "
+                    f"a plane goes through networks of one {what}"
+                )
     chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
     if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
         raise ArgumentError(
@@ -79,14 +88,14 @@ class Span:
     """The plane through three networks of a subject's architecture, and the coordinates in it."""
 
     def __init__(self, subject: Subject, networks: Sequence[Network]) -> None:
-        self.subject, self.networks, self.layout = subject, networks, subject.family.layout
+        self.subject, self.networks, self.groups = subject, networks, subject.family.layout.groups
         with torch.no_grad():
-            found = [network.rows(self.layout) for network in networks]
-            device = found[0][self.layout.groups[0].name].device
+            found = [network.rows(subject.family.layout) for network in networks]
+            device = found[0][self.groups[0].name].device
             self.omega = {  # each [3, n]
-                group.name: torch.stack([rows[group.name].to(device) for rows in found]) for group in self.layout.groups
+                group.name: torch.stack([rows[group.name].to(device) for rows in found]) for group in self.groups
             }
-        rows = _joined(self.omega[group.name] for group in self.layout.groups)
+        rows = _joined(self.omega[group.name] for group in self.groups)
         self.origin = rows[0]
         axes, places = torch.linalg.qr((rows[1:] - rows[0]).T)
         signs = places.diagonal().sign()  # the second is to the right of the first, the third above both
@@ -97,32 +106,16 @@ class Span:
             names = ", ".join(network.label for network in networks)
             raise ArgumentError(f"{names} lie on one line: a plane goes through three networks that do not")
 
-    def coordinates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return x and y of networks, float64 [k, n] -> [k, 2], and what of each is off the plane, [k, n]."""
-        steps = rows - self.origin
-        places = steps @ self.axes.T
-        return places, steps - places @ self.axes
-
     @torch.no_grad()
-    def weights(self, x: float, y: float) -> dict[str, Tensor]:
-        """Return the weights at a point of the plane: with c that add up to 1 and lead there."""
-        here = torch.tensor([1.0, x, y], dtype=torch.float64)
+    def weights(self, at: Sequence[float]) -> dict[str, Tensor]:
+        """Return the weights at x and y: with c that add up to 1 and lead there."""
+        here = torch.tensor([1.0, *at], dtype=torch.float64)
         c = torch.linalg.solve(torch.cat([torch.ones_like(here)[None], self.corners.T]), here)
         found: dict[str, Tensor] = {}
-        for group in self.layout.groups:
+        for group in self.groups:
             omega = self.omega[group.name]
             found |= group.unpack(geometry.mix(c.to(omega.device), omega))
         return found
-
-    def projected(self, family: Subspace, rows: Sequence[Sequence[float]]) -> tuple[Tensor, Tensor]:
-        """Return where points of a family, given by coefficients [k, m], fall in the plane, and how far off they lie.
-
-        Both are linear in the vertices: it takes the coordinates of those, and the products of what is off.
-        """
-        places, off = self.coordinates(_joined(family.omega[group.name] for group in self.layout.groups))
-        c = torch.tensor([list(row) for row in rows], dtype=torch.float64)
-        squares = torch.einsum("ki,ij,kj->k", c, off @ off.T, c)
-        return c @ places, squares.clamp_min(0).sqrt()
 
     def plane(self, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
         """Return the plane with nothing measured yet."""
@@ -146,7 +139,6 @@ class Span:
         )
 
     def _drawings(self) -> list[Drawn]:
-        """Return the subject's subspace and those that the three networks come from, in the plane's coordinates."""
         found = []
         owners = [network.subject for network in self.networks if network.subject is not None]
         for one in dict.fromkeys([self.subject, *owners]):
@@ -159,17 +151,63 @@ class Span:
             found.append(self._drawn(one.family, one.label if single else f"{one.label} midpoint", [middle]))
         return found
 
-    def _drawn(self, family: Subspace, label: str, rows: Sequence[Sequence[float]]) -> Drawn:
-        places, distance = self.projected(family, rows)
-        x, y = places.T.tolist()
-        return Drawn(label, "path" if len(rows) > 1 else "point", x, y, distance.tolist())
+    def _drawn(self, family: Subspace, label: str, points: Sequence[Sequence[float]]) -> Drawn:
+        """Return where points of a family, given by coefficients, fall in the plane, and how far off it they lie.
 
-
-def begun(plane: Plane) -> bool:
-    """Say whether any cell was measured."""
-    return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
+        Both are linear in the vertices: it takes the coordinates of those, and the products of what is off.
+        """
+        steps = _joined(family.omega[group.name] for group in self.groups) - self.origin  # [m, n]
+        places = steps @ self.axes.T
+        off = steps - places @ self.axes
+        c = torch.tensor([list(point) for point in points], dtype=torch.float64)
+        x, y = (c @ places).T.tolist()
+        distance = torch.einsum("ki,ij,kj->k", c, off @ off.T, c).clamp_min(0).sqrt()
+        return Drawn(label, "path" if len(points) > 1 else "point", x, y, distance.tolist())
 
 
 def _joined(groups: Iterable[Tensor]) -> Tensor:
     """Return the vertices, given in groups [m, n], as rows of all their weights in float64."""
     return torch.cat([rows.detach().cpu().double() for rows in groups], dim=1)
+
+
+def begun(plane: Plane) -> bool:
+    """Return whether any cell was measured."""
+    return any(cell is not None for grid in plane.values.values() for line in grid for cell in line)
+
+
+def measure_plane(session: Session, networks: Sequence[Network]) -> None:
+    """Measure the cells that are missing in a plane."""
+    settings, subject = session.settings, session.subject
+    span = Span(subject, networks)
+    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, span.weights)
+    count = next((row.count for row in session.rows() if row.data == SPLIT), 0)
+    plane = span.plane(settings.cells, count, predictor.statistics_images, [each.name for each in session.shown])
+    numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
+    identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
+    cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
+    key = {"of": "plane", **session.family, "name": plane.name}
+    if session.known.find(key) != (known := {"plane": files.plain(plane), "cells": cells}):
+        session.add(key, known)
+    places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
+    missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
+    tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
+    for cell in missing:
+        wanted = Metrics(About("point", "cell", []), [0], session.shown)
+        measure(predictor, [places[cell]], Data(SPLIT), [wanted])
+        values = wanted.tally.values()
+        session.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
+        tick(1)
+
+
+def planes_of(session: Session) -> list[Plane]:
+    """Return all planes of the family, with what is measured of their cells."""
+    planes: dict[str, Plane] = {}
+    for _, values in session.known.items(of="plane", **session.family):
+        plane: Plane = session.built(Plane, values["plane"])
+        if set(plane.values) <= {each.name for each in session.metrics}:
+            for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
+                found = session.known.find({**values["cells"], "at": [j, i]})
+                for name, grid in plane.values.items():
+                    grid[j][i] = None if found is None else found["values"].get(name)
+            planes[plane.name] = plane
+    return [planes[name] for name in sorted(planes)]

@@ -1,16 +1,16 @@
-"""The points of a subspace that are walked over: a grid and its pairs on a line or curve, many points of a simplex."""
+"""The points of a subspace that are measured: a grid and its pairs on a line or curve, many points of a simplex."""
 
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from subspaces.core import randomness
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.rows import About, Alpha, Row
+from subspaces.evaluation.rows import About, Alpha
 
 Place = float | tuple[float, ...]
 """An alpha that can be the key of a dict."""
@@ -25,12 +25,7 @@ class Item:
     role: str
     places: tuple[Place, ...]
     ensemble: str | None = None
-    masks: int = 0  # how often it is asked with other parts dropped
-
-    @property
-    def networks(self) -> int:
-        """How many networks answer together."""
-        return self.masks or len(self.places)
+    masks: int = 0  # passes with dropout on
 
     @property
     def points(self) -> list[Place]:
@@ -44,7 +39,8 @@ class Item:
         if self.ensemble is None:
             return points
         alphas = [to_alpha(place) for place in self.places]
-        return points + [About("ensemble", self.ensemble, alphas, each, self.networks) for each in averages]
+        count = self.masks or len(self.places)
+        return points + [About("ensemble", self.ensemble, alphas, each, count) for each in averages]
 
 
 def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:
@@ -57,14 +53,11 @@ def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:
 def plan(
     shape: Shape, *, grid: Sequence[float] = GRID, random: int = 6, triangle: int = 6, seed: int = 0
 ) -> list[Item]:
-    """Return everything that is to be measured.
+    """Return the points of a shape that are measured.
 
-    Args:
-        shape: of the subspace.
-        grid: the points of a one-dimensional shape; each comes with its opposite 1 - alpha.
-        random: how many random points of a simplex.
-        triangle: into how many pieces the grid on a triangle cuts an edge.
-        seed: of the random points, which are the same on every device.
+    On a line or curve these are the `grid`, each with its opposite 1 - alpha; on a simplex the vertices, the midpoint,
+    the middles of the edges, `random` points that `seed` draws, and with three vertices a grid that cuts an edge into
+    `triangle` pieces.
     """
     if kind(shape) == "single":
         return [Item("midpoint", (0.0,))]
@@ -72,7 +65,6 @@ def plan(
 
 
 def _along(grid: Iterable[float]) -> list[Item]:
-    """Return the pairs of opposite points from the ends to the middle, which is always there."""
     lower = {min(_rounded(alpha), _rounded(1 - alpha)) for alpha in grid} | {0.5}
     return [
         Item("midpoint" if alpha == 0.5 else "along", (alpha, _rounded(1 - alpha)), "along") for alpha in sorted(lower)
@@ -89,8 +81,10 @@ def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     roles: dict[Place, str] = {_barycentric(range(m), m): "midpoint"}
     for ends in itertools.combinations(range(m), 2):
         roles.setdefault(_barycentric(ends, m), "edge")
-    for place in _triangle(triangle) if m == 3 and triangle else ():
-        roles.setdefault(place, "grid")
+    if m == 3 and triangle:
+        for i, j in itertools.product(range(triangle + 1), repeat=2):
+            if i + j <= triangle:
+                roles.setdefault((i / triangle, j / triangle, (triangle - i - j) / triangle), "grid")
     items = [Item("vertex", tuple(vertices), "vertex")]
     items += [Item(role, (place,)) for place, role in roles.items() if place not in vertices]
     if random:
@@ -100,16 +94,14 @@ def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     return items
 
 
-def _triangle(pieces: int) -> list[tuple[float, ...]]:
-    """Return the points of a triangle whose coordinates are whole numbers of pieces."""
-    numbers = [(i, j, pieces - i - j) for i in range(pieces + 1) for j in range(pieces + 1 - i)]
-    return [tuple(number / pieces for number in corner) for corner in numbers]
-
-
 def _barycentric(vertices: Iterable[int], m: int) -> tuple[float, ...]:
-    """Return the point in the middle of some vertices."""
     chosen = set(vertices)
     return tuple(1 / len(chosen) if index in chosen else 0.0 for index in range(m))
+
+
+def middle_of(shape: Shape) -> Place:
+    """Return the midpoint."""
+    return 0.0 if kind(shape) == "single" else to_place(shape.midpoint().tolist())
 
 
 def average_of(shape: Shape, vertices: Iterable[int]) -> Place:
@@ -126,11 +118,6 @@ def coefficients(shape: Shape, place: Place) -> list[float]:
     """Return c(alpha)."""
     c: list[float] = shape.coefficients(torch.tensor(place, dtype=torch.float64)).tolist()
     return c
-
-
-def row_of(shape: Shape, about: About, **found: Any) -> Row:
-    """Return a row about points of a subspace, with what was found."""
-    return Row(coefficients=[coefficients(shape, to_place(alpha)) for alpha in about.alphas], **vars(about), **found)
 
 
 def to_alpha(place: Place) -> Alpha:

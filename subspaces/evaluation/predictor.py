@@ -1,13 +1,13 @@
-"""What networks answer, batch by batch, at any points of a family or among networks that are there already.
+"""The outputs of networks, batch by batch: at points of a family, or of given networks.
 
-All points of a family are the same network with other weights, so a network is kept on the device for each of those
-that are asked together, and points are written into them. Batch-norm statistics belong to no point: they are made anew
-for each, once, as `recalibrate` does it, from the same training batches in the same order.
+The points of a family are one network with other weights, so as many copies of it are kept on the device as points are
+evaluated together, and weights are written into them. Batch-norm statistics are recomputed once for each point, as
+`recalibrate` does it, from the same training batches in the same order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from subspaces.core import functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.features import watch
 from subspaces.core.outputs import OutputCheck
-from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
 from subspaces.networks import registry
@@ -27,33 +26,40 @@ Forward = Callable[[Any, Any], Any]
 """Runs a network on a batch and returns its output: forward(network, batch)."""
 
 
-class Outputs(NamedTuple):
-    """What several networks answer to the examples of a batch, as parts of predictions, and the targets."""
+class Outputs:
+    """The outputs of several networks for a batch, as parts of predictions (see `Task.parts`), and the targets."""
 
-    members: Sequence[Any]
-    target: Any
+    def __init__(self, task: Task, members: Sequence[Any], target: Any) -> None:
+        self.task, self.members, self.target = task, members, target
+        self._known: dict[Any, Any] = {}
+
+    def predicted(self, members: Sequence[int], average: str | None = None) -> Any:
+        """Return the prediction of one network, or the average of several, by their numbers."""
+        key = (*members, average)
+        if key not in self._known:
+            several = [self.members[number] for number in members]
+            self._known[key] = self.task.combine(several, average or self.task.averages[0])
+        return self._known[key]
 
 
 class Predictor:
-    """Predicts at any points of a family, whose weights are written into copies of one network.
+    """Runs the networks at points of a family, or given networks.
 
     Args:
-        network: with the architecture of the family; it is changed.
+        networks: one with the architecture of the family, which is changed; or several, which stay as they are: where
+            there are `statistics`, copies of those with batch norm get these.
         task: takes batches apart, and makes predictions of outputs.
         splits: the batches of each, walked over again and again.
-        statistics: training batches for batch-norm statistics.
-        weights: gives the weights at a point; one may also be passed as its weights.
-        batches: how many batches the statistics are of; by default all.
+        statistics: training batches for batch-norm statistics; `batches` of them, by default all.
+        weights: gives the weights at a point, which may also be passed as its weights; or the number of a network.
         dtype: of autocast.
         seed: of random numbers that are drawn while statistics are made, the same for every point.
         forward: runs a network on a batch; by default as the task takes a batch apart.
     """
 
-    _head: str | None = None
-
     def __init__(
         self,
-        network: nn.Module,
+        networks: nn.Module | Sequence[nn.Module],
         task: Task,
         splits: Mapping[str, Iterable[Any]],
         statistics: Any = None,
@@ -64,30 +70,44 @@ class Predictor:
         seed: int = 0,
         forward: Forward | None = None,
     ) -> None:
+        self._given = not isinstance(networks, nn.Module)
+        self._networks = [networks.eval()] if isinstance(networks, nn.Module) else [each.eval() for each in networks]
+        network = self._networks[0]
         self._forward, self._weights = forward or task.run, weights
         self._output_check = OutputCheck(getattr(task, "outputs", None))
         self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
-        self.task, self.splits, self.seed, self.dtype = task, splits, seed, dtype
+        self.task, self.splits, self.seed, self.dtype, self._batches = task, splits, seed, dtype, batches
         named = network.named_parameters(remove_duplicate=False)
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
-        self._networks = [network.eval().requires_grad_(False)]
-        self._statistics, self._batches = statistics if tracked(network) else None, batches
+        self._statistics = statistics if tracked(network) else None
+        self._head: str | None = None
         with suppress(ValueError):  # that it has no head which one could name
             self._head = registry.head_name(network)
         sizes: list[int] = [] if self._statistics is None else getattr(statistics, "sizes", [])[:batches]
-        self.expected_images = self.statistics_images = sum(sizes)  # of the statistics; 0 if that is not known yet
+        self.statistics_images = sum(sizes)  # 0 if that is not known yet
         self._known: dict[Any, list[Tensor]] = {}  # the buffers of norms at points
+        if not self._given:
+            network.requires_grad_(False)
+            return
+        if any(self._head not in dict(each.named_modules()) for each in self._networks):
+            self._head = None  # they differ
+        for number, each in enumerate(self._networks):
+            if statistics is not None and tracked(each):
+                self._networks[number] = functional.copied(each)
+                self._renew_statistics(self._networks[number], statistics)
 
     @torch.no_grad()
     def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
         """Return a network at each of these points, with batch-norm statistics of its own."""
+        if self._given:
+            return [self._networks[self._weights(point)] for point in points]
         while len(self._networks) < len(points):
             self._networks.append(functional.copied(self._networks[0]))
         for network, point in zip(self._networks, points, strict=False):
             given = isinstance(point, Mapping)
             self._write(network, point if given else self._weights(point))
             if self._statistics is not None:
-                self._recalibrate(network, self._statistics, None if given else point)
+                self._recalibrate(network, None if given else point)
         return self._networks[: len(points)]
 
     def outputs(
@@ -99,26 +119,21 @@ class Predictor:
         seed: int = 0,
         labelled: bool = True,
     ) -> Iterable[Outputs]:
-        """Yield what networks answer, batch by batch.
+        """Yield the outputs of the networks at some points, on a split (by its name) or on batches.
 
-        Args:
-            points: of the networks.
-            data: the name of a split, or batches.
-            passes: points that are asked so many times, each time with other parts dropped, and batch norm as at test
-                time: p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), MC-dropout (Gal and Ghahramani, 2016). The
-                passes are members after those of `points`.
-            seed: of what is dropped.
-            labelled: the labels of batches that are not are not looked at: all of them are 0.
+        After them come those of MC-dropout (Gal and Ghahramani, 2016): for each (point, n) of `passes` n outputs with
+        dropout on, p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), with masks that `seed` draws, and batch norm in
+        eval mode. Targets of batches that are not `labelled` are 0.
         """
         networks = self.prepare([*points, *(point for point, _ in passes)])
         batches = self.splits[data] if isinstance(data, str) else data
         for number, batch in enumerate(batch for batch in batches if not nested.is_empty(batch)):
-            members, target = self._ask(networks[: len(points)], batch, None, labelled) if points else ([], None)
+            parts = [self._ask(networks[: len(points)], batch, None, labelled)] if points else []
             for network, (_, count) in zip(networks[len(points) :], passes, strict=True):
                 with dropping(network):
-                    part = self._ask([network] * count, batch, randomness.number(seed, "dropout", number), labelled)
-                members, target = [*members, *part.members], part.target
-            yield Outputs(members, target)
+                    drawn = randomness.number(seed, "dropout", number)
+                    parts.append(self._ask([network] * count, batch, drawn, labelled))
+            yield Outputs(self.task, [member for part in parts for member in part.members], parts[-1].target)
 
     def whole(self, point: Any) -> dict[str, Tensor]:
         """Return the logits of one network for each split as a whole."""
@@ -128,27 +143,35 @@ class Predictor:
 
     @torch.no_grad()
     def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int | None, labelled: bool) -> Outputs:
-        """Return what networks answer to a batch, with random numbers that start from a seed."""
+        """Return the outputs of networks on a batch."""
         batch = nested.moved(batch, self.device)
-        target = self.task.target(batch) if labelled else self._zeros(batch)
+        if labelled:
+            target = self.task.target(batch)
+        else:
+            size = nested.batch_size(self.task.inputs(batch)) or 0
+            target = torch.zeros(size, dtype=torch.int64, device=self.device)
         with self._settings(seed):
             outputs = [self._run(network, batch) for network in networks]
         return self._parts(outputs, target)
-
-    def _zeros(self, batch: Any) -> Tensor:
-        size = nested.batch_size(self.task.inputs(batch)) or 0
-        return torch.zeros(size, dtype=torch.int64, device=self.device)
 
     def _parts(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Outputs:
         if outputs and not self._output_check.done:
             self.task.check_output(outputs[0][0], self._output_check)
         parts = [self.task.parts(output, target, features) for output, features in outputs]
-        return Outputs([part for part, _ in parts], parts[0][1])
+        return Outputs(self.task, [part for part, _ in parts], parts[0][1])
 
     def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
-        """Return the output on a batch, and what enters the head."""
-        with watch(network, self._head) as seen:
-            output = self._forward(network, batch)
+        try:
+            with watch(network, self._head) as seen:
+                output = self._forward(network, batch)
+        except RuntimeError as error:
+            number = self._networks.index(network) if self._given else 0
+            if number == 0 or isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise ArgumentError(
+                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
+                f"first one takes ({error}): expected networks that take the same inputs"
+            ) from error
         features = seen[-1].flatten(1).float() if seen and seen[-1].ndim > 1 else None
         return output, features
 
@@ -162,22 +185,22 @@ class Predictor:
 
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:
-        """Compute as in training, with random numbers (of dropout, of loaders) that are the same for every point."""
+        """Set autocast, and random numbers (of dropout, of loaders) that are the same for every point."""
         low = torch.autocast(
             self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
         )
-        with seeded(self.seed if seed is None else seed, self.device), low:
+        with randomness.seeded(self.seed if seed is None else seed, self.device), low:
             yield
 
-    def _recalibrate(self, network: nn.Module, statistics: Any, point: Any) -> None:
-        """Make the statistics of a network's norms those of its point, from batches or as they were made before."""
+    def _recalibrate(self, network: nn.Module, point: Any) -> None:
+        """Set the batch-norm statistics of a network to those of a point, which are computed once."""
         buffers = [buffer for norm in tracked(network).values() for buffer in norm.buffers(recurse=False)]
         if point is not None and point in self._known:
             torch._foreach_copy_(buffers, self._known[point])
             return
-        self._renew_statistics(network, statistics)
+        self._renew_statistics(network, self._statistics)
         if point is not None:
-            while len(self._known) >= KEPT:
+            if len(self._known) >= KEPT:
                 del self._known[next(iter(self._known))]
             self._known[point] = [buffer.clone() for buffer in buffers]
 
@@ -190,49 +213,3 @@ class Predictor:
 
         with self._settings():
             renew(network, statistics, run, batches=self._batches, seed=self.seed)
-
-
-class GivenNetworks(Predictor):
-    """Predicts with networks that are there already, by their numbers.
-
-    They stay as they are: where there are `statistics`, copies of those with batch norm get these.
-    """
-
-    def __init__(
-        self,
-        networks: Sequence[nn.Module],
-        task: Task,
-        splits: Mapping[str, Iterable[Any]],
-        statistics: Iterable[Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(networks[0], task, splits, statistics, **options)
-        self._networks = [network.eval() for network in networks]
-        if any(self._head not in dict(network.named_modules()) for network in networks):
-            self._head = None  # they differ
-        if statistics is not None:
-            self._networks = [self._renewed(network, statistics) for network in self._networks]
-
-    @torch.no_grad()
-    def _renewed(self, network: nn.Module, statistics: Iterable[Any]) -> nn.Module:
-        if not tracked(network):
-            return network
-        renewed = functional.copied(network)
-        self._renew_statistics(renewed, statistics)
-        return renewed
-
-    def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
-        """Return the networks at these vertices."""
-        return [self._networks[self._weights(point)] for point in points]
-
-    def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
-        try:
-            return super()._run(network, batch)
-        except RuntimeError as error:
-            number = self._networks.index(network)
-            if number == 0 or isinstance(error, torch.OutOfMemoryError):
-                raise
-            raise ArgumentError(
-                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
-                f"first one takes ({error}): expected networks that take the same inputs"
-            ) from error

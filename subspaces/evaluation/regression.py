@@ -4,13 +4,11 @@ A prediction that is NaN covers no target; all other metrics are NaN if any pred
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from subspaces.core import ensemble
 from subspaces.evaluation.metrics import METRICS, Metric, average
 
 INTERVAL = 0.9
@@ -20,12 +18,10 @@ class Normal:
     """What a network predicts: a mean [n, d], and a variance [n, d] where it has one."""
 
     def __init__(self, mean: Tensor, variance: Tensor | None = None) -> None:
-        self.mean = mean.double()
-        self.variance = None if variance is None else variance.double()
+        self.mean, self.variance = mean.double(), None if variance is None else variance.double()
 
     @property
     def broken(self) -> Tensor:
-        """How many of the predictions hold NaN."""
         unknown = self.mean.isnan() if self.variance is None else self.mean.isnan() | self.variance.isnan()
         return unknown.any(1).sum()
 
@@ -36,15 +32,6 @@ class Normal:
 
     def __len__(self) -> int:
         return len(self.mean)
-
-
-def mixture(members: Sequence[Normal]) -> Normal:
-    """Return mean and variance of the mixture; see `ensemble.mixture`."""
-    means = torch.stack([member.mean for member in members])
-    variances = [member.variance for member in members if member.variance is not None]
-    if len(variances) < len(members):
-        return Normal(means.mean(0))
-    return Normal(*ensemble.mixture(means, torch.stack(variances)))
 
 
 def _negative_log_density(prediction: Normal, target: Tensor) -> Tensor | None:
@@ -63,40 +50,18 @@ def _covered(prediction: Normal, target: Tensor) -> Tensor | None:
 
 
 _metric = partial(Metric, tasks=("regression",), headline=True)
+RMSE = average(lambda prediction, y: (y - prediction.mean).square(), torch.sqrt)
+DENSITY = "mean negative log-density of the targets under the predicted normals"
+COVERAGE = "share of the targets inside the predicted 90 % intervals; 90 % is right"
+APART = "root of the mean squared difference between what two networks predict"
 
 for _each in (
-    _metric(
-        "rmse",
-        "RMSE",
-        "root of the mean squared error",
-        **average(lambda prediction, target: (target - prediction.mean).square(), torch.sqrt),
-    ),
+    _metric("rmse", "RMSE", "root of the mean squared error", **RMSE),
     _metric("mae", "MAE", "mean absolute error", **average(lambda prediction, y: (y - prediction.mean).abs())),
-    _metric(
-        "gaussian_nll",
-        "Gaussian NLL",
-        "mean negative log-density of the targets under the predicted normals",
-        **average(_negative_log_density),
-    ),
-    _metric(
-        "interval_coverage",
-        "coverage",
-        "share of the targets inside the predicted 90 % intervals; 90 % is right",
-        lower_is_better=False,
-        percent=True,
-        goal=INTERVAL,
-        **average(_covered),
-    ),
+    _metric("gaussian_nll", "Gaussian NLL", DENSITY, **average(_negative_log_density)),
+    _metric("interval_coverage", "coverage", COVERAGE, False, True, goal=INTERVAL, **average(_covered)),
 ):
     METRICS.add(_each)
 
-DISTANCES = (
-    Metric(
-        "difference",
-        "difference",
-        "root of the mean squared difference between what two networks predict",
-        tasks=("regression",),
-        **average(lambda p, q: (p.mean - q.mean).square(), torch.sqrt),
-    ),
-)
+DISTANCES = (Metric("difference", "difference", APART, **average(lambda p, q: (p.mean - q.mean).square(), torch.sqrt)),)
 """How differently two networks answer."""

@@ -1,26 +1,113 @@
-"""What all measurements of a subject come to: its evaluation."""
+"""Plan what is measured of a subject, and build its evaluation from the measurements."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from subspaces.evaluation import planning
-from subspaces.evaluation.cells import check_statistics, measure_plane, planes_of
-from subspaces.evaluation.choices import choose
-from subspaces.evaluation.evaluation import FILE, Evaluation
+from torch import Tensor
+
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import selective, shifted_data
+from subspaces.evaluation.answers import ANSWERS, SOUP
+from subspaces.evaluation.display import Progress
+from subspaces.evaluation.evaluation import FILE, Evaluation, choice
 from subspaces.evaluation.examples import SPLIT, examples_of
-from subspaces.evaluation.images import Progress
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.plane import Network, corners
-from subspaces.evaluation.points import kind
-from subspaces.evaluation.rows import Choice, Examples, Row
+from subspaces.evaluation.plane import Network, corners, measure_plane, planes_of
+from subspaces.evaluation.points import Item, average_of, kind, plan
+from subspaces.evaluation.rows import Answered, Choice, Examples, Row
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
+from subspaces.text import listed
+
+SHARE = 0.5  # of the midpoint's error is what the threshold aims at
+PAIRS = 6  # of opposite points along a line or curve on shifted data, the midpoint among them, which are 11 points
 
 
 class PredictionWarning(UserWarning):
     """Predictions that are NaN."""
+
+
+def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
+    """Raise for settings that do not fit a subject, before anything is measured."""
+    _chosen_on(subject, settings)
+    shifted_data.check(subject, settings.corruptions)
+    shifted_data.outliers_of(subject, settings.outliers)
+    if settings.wants_plane:
+        if subject.networks:
+            raise ArgumentError(
+                f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
+            )
+        corners(subject, others)
+    asked = settings.answers or subject.answers
+    if SOUP in asked:
+        if subject.networks:
+            raise ArgumentError(
+                f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
+                f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
+            )
+        average_of(subject.shape, [0])  # which refuses a shape that does not hold it
+        if "validation" not in subject.splits:
+            raise ArgumentError(
+                f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation "
+                "(or pass validation=)"
+            )
+    elif not _items_of(subject, settings)[1]:
+        usual = ", ".join(map(repr, subject.answers))
+        raise ArgumentError(f"answers={listed(asked)}: {subject.name} has none of these; expected some such as {usual}")
+
+
+def _chosen_on(subject: Subject, settings: Settings) -> list[str]:
+    if settings.choose_on == "auto":
+        return [split for split in subject.splits if split == "validation"]
+    if settings.choose_on not in subject.splits:
+        raise ArgumentError(
+            f"choose_on={settings.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
+            "validation=), or choose on the test set, which is marked"
+        )
+    return [settings.choose_on]
+
+
+def _items_of(
+    subject: Subject, settings: Settings, soup: tuple[int, ...] | None = None
+) -> tuple[list[Item], list[Answered]]:
+    points: Any = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
+    walk = [] if subject.networks else plan(subject.shape, **points, seed=subject.seed)
+    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes, soup=soup)
+    items, wanted = list(walk), [ANSWERS.find(name) for name in settings.answers or subject.answers]
+    averages = subject.task.averages
+    for item in (answer.item(family) for answer in wanted):
+        if item is not None:
+            known = [row for each in items for row in each.rows(averages)]
+            items += [] if all(row in known for row in item.rows(averages)) else [item]
+    answers = [answer.of(family, averages[0]) for answer in wanted]
+    return items, [each for each in answers if each is not None]
+
+
+def _thinned(subject: Subject, items: Sequence[Item], answers: Sequence[Answered]) -> list[Item]:
+    """Return the items measured on shifted data: all answers, and some pairs of a line, or vertices and midpoint."""
+    averages = subject.task.averages[:1]
+    if kind(subject.shape) == "interval":
+        walk = [item for item in items if item.ensemble == "along"]
+        last = len(walk) - 1
+        kept = [walk[round(step * last / (PAIRS - 1))] for step in range(PAIRS)] if len(walk) > PAIRS else walk
+    else:
+        kept = [item for item in items if item.role in ("vertex", "midpoint")]
+    return [item for item in items if item in kept or any(a.is_of(r) for r in item.rows(averages) for a in answers)]
+
+
+def _measured(session: Session, others: Sequence[Network]) -> tuple[list[Row], list[Answered]]:
+    """Measure what is missing; return all rows, and the answers."""
+    subject, settings = session.subject, session.settings
+    items, answers = _items_of(subject, settings)
+    session.walk(items)
+    if SOUP in (settings.answers or subject.answers):
+        items, answers = _items_of(subject, settings, session.soup())
+        session.walk(items)
+    if settings.wants_plane:
+        measure_plane(session, corners(subject, others))
+    return session.rows(session.measure_other_data(_thinned(subject, items, answers))), answers
 
 
 def evaluate(
@@ -31,28 +118,19 @@ def evaluate(
     progress: Progress,
     command: str = "",
 ) -> Evaluation:
-    """Measure what is missing of one subject, choose, and return its evaluation; that of a run is also written.
+    """Measure what is missing of one subject and return its evaluation; that of a run is also written to its folder.
 
-    `command` is the command line that asks for it, which is kept with those before.
+    `command` is the command line, which is stored with the earlier ones.
     """
-    session = Session(subject, metrics, settings, progress)
-    items, answers = planning.items_of(subject, settings)
-    session.walk(items)
-    if planning.wants_soup(subject, settings):
-        items, answers = planning.items_of(subject, settings, session.soup())
-        session.walk(items)
-    plane = measure_plane(session, corners(subject, others)) if settings.wants_plane else None
-    check_statistics(session, plane)
-    asked = [*session.shifts(items, answers), *session.outliers(items, answers)]
-    rows = session.rows(asked)
-    earlier = _earlier(session)
-    same = earlier is not None and earlier.statistics.get("batches") == settings.statistics_batches
-    splits = {row.data: row.count for row in rows if not row.group}
+    session, folder = Session(subject, metrics, settings, progress), subject.folder
+    rows, answers = _measured(session, others)
+    earlier = Evaluation.load(folder) if folder is not None and (folder / FILE).exists() else None
+    if earlier is not None and earlier.family != subject.checksum:
+        earlier = None
     dataset = subject.dataset if earlier is None else earlier.dataset
-    planes, checks = planes_of(session)
-    statistics = {"images": session.images(), **subject.noted, "batches": settings.statistics_batches}
-    said = "" if earlier is None else earlier.command
-    before = earlier.choices if earlier is not None and same else []
+    splits = {row.data: row.count for row in rows if not row.group}
+    statistics = {"images": session.images(), **subject.extra, "batches": settings.statistics_batches}
+    commands = [*([] if earlier is None else earlier.command.splitlines()), command]
     found = Evaluation(
         name=subject.name,
         shape={
@@ -68,48 +146,56 @@ def evaluate(
         dataset={**dataset, "splits": {**dataset["splits"], **splits}},
         statistics=statistics,
         rows=rows,
-        planes=planes,
-        choices=_choices(session, rows, [each.chosen_on for each in before]),
-        checks=checks,
+        planes=planes_of(session),
+        choices=_choices(session, rows, earlier),
         examples=_examples(session, rows, earlier),
-        command="\n".join(dict.fromkeys(filter(None, [*said.splitlines(), command]))),
+        command="\n".join(dict.fromkeys(filter(None, commands))),
         **subject.trained(statistics),
     )
-    if subject.folder is not None and (session.measured or _content(found) != _content(earlier)):
-        found.write(subject.folder)
+    if folder is not None and found != earlier:
+        found.save(folder)
     _warn_of_broken(session)
     return found
 
 
-def _content(found: Evaluation | None) -> dict[str, Any]:
-    """Return an evaluation without what a run says anew when it is read, such as the name of its folder."""
-    told = ("name", "training", "environment")
-    return {} if found is None else {name: each for name, each in vars(found).items() if name not in told}
-
-
-def _earlier(session: Session) -> Evaluation | None:
-    """Return the evaluation that is there, of the same family."""
-    folder = session.subject.folder
-    if folder is None or not (folder / FILE).exists():
-        return None
-    found = Evaluation.read(folder)
-    return found if found.family == session.subject.checksum else None
-
-
-def _choices(session: Session, rows: Sequence[Row], before: Sequence[str]) -> list[Choice]:
-    """Return the choices on the splits that are asked for, and on those on which there are choices already."""
-    midpoint = next((row for row in rows if row.role == "midpoint" and not row.group), None)
+def _choices(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> list[Choice]:
+    """Return the choices on the split of the settings, and on those of the earlier evaluation."""
+    same = earlier is not None and earlier.statistics.get("batches") == session.settings.statistics_batches
+    before = [each.chosen_on for each in earlier.choices] if earlier is not None and same else []
     middle = {}
-    for split in dict.fromkeys(row.data for row in rows if not row.group):
-        predicted = None if midpoint is None else session.predicted(midpoint.alphas[0], split)
-        if predicted is not None:
-            middle[split] = predicted.each(session.labels(split))
-    wanted = dict.fromkeys([*before, *session.settings.chosen_on(session.subject)])
-    return [choice for split in wanted for choice in choose(rows, split, session.shown, middle)]
+    for row in rows:
+        if row.kind == "point" and row.role == "midpoint" and not row.group:
+            predicted = session.predicted(row.alphas[0], row.data)
+            if predicted is not None:
+                middle[row.data] = predicted.each(session.labels(row.data))
+    wanted = dict.fromkeys([*before, *_chosen_on(session.subject, session.settings)])
+    return [each for split in wanted for each in choose(rows, split, session.shown, middle)]
+
+
+def choose(rows: Sequence[Row], split: str, by: Sequence[Metric], middle: Mapping[str, Tensor]) -> list[Choice]:
+    """Return what is chosen on a split, held-out examples or the test set, which is marked.
+
+    The best point by each metric, the best pair by the first of them, and for classifiers the lowest confidence from
+    which the midpoint's predictions have at most half of its error; `middle` are its confidences on each split, and
+    whether it is right, [n, 2].
+    """
+    there = [row for row in rows if row.data == split and not row.group]
+    points = [row for row in there if row.kind == "point"]
+    pairs = [row for row in there if row.average not in (None, "logits") and len(row.alphas) == 2]
+    pairs = [row for row in pairs if row.alphas[0] != row.alphas[1]]
+    found = [choice("point", metric, rows, points, split) for metric in by]
+    found.append(choice("pair", by[0], rows, pairs, split))
+    midpoint = next((row for row in there if row.role == "midpoint"), None)
+    error = 1 - midpoint.metrics["accuracy"] if midpoint is not None and split in middle else 0
+    threshold = selective.threshold(middle[split], SHARE * error) if error else None
+    if threshold is not None:
+        reported = {name: selective.answered(each, threshold) for name, each in middle.items()}
+        found.append(Choice("threshold", "risk", split, split == "test", threshold, reported))
+    return [each for each in found if each is not None]
 
 
 def _examples(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:
-    """Return the examples whose predictions differ, which are those that there are where the points are the same."""
+    """Return the examples whose predicted class changes; those of the earlier evaluation if its points are the same."""
     points = _points(rows)
     if earlier is not None and _points(earlier.rows) == points:
         return earlier.examples
@@ -126,15 +212,16 @@ def _points(rows: Sequence[Row]) -> list[Row]:
 
 
 def _warn_of_broken(session: Session) -> None:
-    """Warn once of all predictions that were NaN."""
     if not session.broken:
         return
-    worst = max(session.broken, key=lambda one: (one.broken / one.of, one.data == SPLIT, one.about.kind == "point"))
-    of = f"alpha = {' and '.join(map(str, worst.about.alphas))}" if session.subject.walks else "the network"
+    about, data, broken, count = max(
+        session.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point")
+    )
+    of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
     others = len(session.broken) - 1
     more = f", and some in {others} other measurements" if others else ""
     warnings.warn(
-        f"{session.subject.name}: {worst.broken} of {worst.of} predictions on the {worst.data} examples are NaN at "
+        f"{session.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at "
         f"{of}{more}. They count as wrong, and NLL, calibration and the like are NaN there: check the inputs for NaN "
         "and the weights for a training that diverged",
         PredictionWarning,

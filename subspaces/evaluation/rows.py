@@ -1,61 +1,22 @@
-"""What was measured, as typed rows: points and ensembles on some data, planes, choices, examples."""
+"""What was measured: rows of points and ensembles on some data, and planes, choices and examples beside them."""
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from subspaces.text import nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Kind = Literal["point", "ensemble"]
 Alpha = float | list[float]
 Grid = list[list[float | None]]
-
-
-@dataclass(frozen=True)
-class Description:
-    """A metric in words."""
-
-    name: str  # in files, options and code
-    label: str  # in tables and figures
-    meaning: str  # what it is, in half a sentence
-    lower_is_better: bool = True
-    percent: bool = False  # a share, shown in percent
-    headline: bool = False  # which stands in short tables
-    goal: float | None = None  # the value that it should have, where neither more nor less is better
-
-    @property
-    def scale(self) -> float:
-        """What a value is multiplied with to be shown."""
-        return 100.0 if self.percent else 1.0
-
-    @property
-    def digits(self) -> int:
-        """The decimal places of a table."""
-        return 2 if self.percent else 4
-
-    @property
-    def title(self) -> str:
-        """The head of a table's column."""
-        return f"{self.label} %" if self.percent else self.label
-
-    @property
-    def axis(self) -> str:
-        """The label of a figure's axis."""
-        return f"{self.label} (%)" if self.percent else self.label
-
-    def merit(self, value: float) -> float:
-        """Return a number that is larger the better a value is; NaN ranks last."""
-        if math.isnan(value):
-            return -math.inf
-        if self.goal is not None:
-            return -abs(value - self.goal)
-        return -value if self.lower_is_better else value
-
-    def shown(self, value: float) -> str:
-        """Return a value as it stands in a table."""
-        return f"{self.scale * value:.{self.digits}f}"
+OUTLIERS = "outliers"  # the group of rows about outliers
+ABOUT = ["answer", "kind", "role", "alpha", "alphas", "average", "networks", "data", "severity", "group", "source"]
+ABOUT += ["count"]
+"""The columns of a frame that say what was measured; all others are metrics."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +108,38 @@ class Answered:
     average: str | None
 
     def is_of(self, row: Row | About) -> bool:
-        """Say whether a row is of this answer."""
         found = (row.role, row.alphas, row.average, row.networks)
         return found == (self.role, self.alphas, self.average, self.networks)
+
+
+def frame_of(rows: Iterable[Row], answers: Sequence[Answered], interval: bool) -> "pd.DataFrame":
+    """Return one row per (answer or point, data, severity), and a column per metric; see `Evaluation.frame`."""
+    import pandas as pd
+
+    entries = [_entry(row, answers, interval) for row in rows]
+    frame = pd.DataFrame(entries, columns=None if entries else ABOUT)
+    return frame[[*ABOUT, *frame.columns.difference(ABOUT, sort=False)]]
+
+
+def _entry(row: Row, answers: Sequence[Answered], interval: bool) -> dict[str, Any]:
+    numbers = [alpha for alpha in row.alphas if not isinstance(alpha, list)]
+    alone = interval and row.role in ("along", "midpoint")
+    scaled = {name if name == "temperature" else f"scaled_{name}": value for name, value in (row.scaled or {}).items()}
+    return {
+        "answer": next((each.name for each in answers if each.is_of(row)), ""),
+        "alpha": min(numbers) if alone and numbers else float("nan"),
+        **{name: getattr(row, name) for name in ABOUT if name not in ("answer", "alpha")},
+        "alphas": hashable(row.alphas),
+        "average": row.average or "",
+        **row.metrics,
+        **scaled,
+        **(row.diversity or {}),
+    }
+
+
+def hashable(alphas: Sequence[Alpha]) -> tuple[float | tuple[float, ...], ...]:
+    """Return points as tuples, for columns of a frame."""
+    return tuple(tuple(alpha) if isinstance(alpha, list) else alpha for alpha in alphas)
 
 
 @dataclass(frozen=True)
@@ -197,17 +187,6 @@ class Choice:
     on_test: bool
     value: Any
     reported: dict[str, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Check:
-    """The same points with batch-norm statistics of so many images: of the run, or of the plane of that name."""
-
-    where: str
-    at: list[list[float]]  # alphas, or x and y in the plane
-    split: str
-    statistics_images: int
-    values: dict[str, list[float]]  # by metric
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What an evaluation measures, checked before anything is."""
+"""The settings of an evaluation, with help texts for the command line."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,9 @@ from torch import nn
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import outliers, shifted_data
+from subspaces.evaluation import shifted_data
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
-from subspaces.evaluation.subject import Subject
 from subspaces.text import nearest, one_of
 
 ChooseOn = Literal["auto", "validation", "test"]
@@ -21,7 +20,6 @@ Precision = Literal["auto", "float32", "bfloat16"]
 PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
 TRIANGLE = 140  # pieces of an edge, which are 10,011 points
-CHECKS = 100
 BATCHES = (1, 10**6)
 
 POINTS_PANEL = "Points: where the subspace is measured"
@@ -30,7 +28,6 @@ SHIFT_PANEL = "Shift: test images that are corrupted, or none of the classes"
 
 
 def _setting(default: Any, text: str, limits: tuple[int, int] | None = None, **more: Any) -> Any:
-    """Return a field with its help text, and the limits of a whole number."""
     return dataclasses.field(default=default, metadata={"help": text, "limits": limits, **more})
 
 
@@ -39,7 +36,7 @@ _point, _plane, _shift = (partial(_setting, panel=panel) for panel in (POINTS_PA
 
 @dataclass(frozen=True)
 class Settings:
-    """The points, the plane, and the split on which anything is chosen; `evaluate` says what each of them is."""
+    """The settings of `evaluate`: points, planes, shifted data, and the split to choose on."""
 
     grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
     random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
@@ -62,14 +59,11 @@ class Settings:
     statistics_batches: int | None = _setting(
         None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
-    check_statistics: Sequence[int] = _setting(
-        (), "Measure some points and cells again with this many batches, to see whether that matters: 10 50 200."
-    )
     precision: Precision = _setting("auto", "auto: bfloat16 on a GPU, or whatever the numbers that are there have.")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
-        """Return settings by their names; one that there is not is an error that names the nearest."""
+        """Return settings by name; an unknown one is an error that names the nearest."""
         known = [entry.name for entry in dataclasses.fields(cls)]
         for name in given:
             if name not in known:
@@ -85,17 +79,14 @@ class Settings:
         one_of("choose_on", self.choose_on, get_args(ChooseOn))
         one_of("precision", self.precision, get_args(Precision))
         object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
-        object.__setattr__(self, "outliers", outliers.wanted(self.outliers))
+        object.__setattr__(self, "outliers", shifted_data.wanted_outliers(self.outliers))
         self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        batches = partial(checks.whole, least=1, most=10**6, beside=" batches each")
-        self._set("check_statistics", batches, "a list of numbers of batches, such as [10, 50]", CHECKS)
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
         self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
         if len(self.through) > 3:
             raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
 
     def _set(self, name: str, check: Callable[[str, Any], Any], expected: str, most: int | None) -> None:
-        """Keep a setting that has several values as a tuple of them, each checked."""
         found = checks.several(name, getattr(self, name), expected, most)
         object.__setattr__(self, name, tuple(check(name, each) for each in found))
 
@@ -104,18 +95,6 @@ class Settings:
         """Whether a plane is measured."""
         return self.plane or bool(self.through)
 
-    def chosen_on(self, subject: Subject) -> list[str]:
-        """Return the split on which to choose, if there is one."""
-        if self.choose_on == "auto":
-            return [split for split in subject.splits if split == "validation"]
-        if self.choose_on not in subject.splits:
-            raise ArgumentError(
-                f"choose_on={self.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
-                "validation=), or choose on the test set, which is marked"
-            )
-        return [self.choose_on]
-
 
 def _network(name: str, value: Any) -> Any:
-    """Return what names a network of a plane: a run folder, with or without a point, or a module."""
     return value if isinstance(value, nn.Module) else checks.folder(name, value)

@@ -1,4 +1,4 @@
-"""Shifted examples: made of the test images, read from a folder of such, or loaders of the user's own."""
+"""Shifted examples: made of the test images, read from a folder, or loaders of the user's own; and outliers."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,14 +10,18 @@ from typing import Any
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
-from subspaces.evaluation.subject import Data, Subject
+from subspaces.evaluation.measuring import Data
+from subspaces.evaluation.rows import OUTLIERS
+from subspaces.evaluation.subject import Subject
 from subspaces.text import listed, nearest
 
 EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
 EXTRA = "extra"  # the group of corruptions that are kept for validation
-ANY = tuple(map(str, range(100_000)))  # classes of the user's own, whose names nobody knows
+ANY = tuple(map(str, range(100_000)))  # classes without known names
 Given = dict[tuple[str, int], Iterable[Any]]
 """Loaders by name and severity, 0 where there is none."""
+Outliers = dict[str, Iterable[Any] | str | Path]
+"""Loaders by name, or for runs names of data sets and folders."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,6 @@ class Corruptions:
             object.__setattr__(self, name, value)
 
     def _named(self, folder: Path | None) -> tuple[str, ...]:
-        """Return the names in the order of the catalogue."""
         if self.names is None and folder is not None:
             return tuple(names_in(folder))
         given = "all" if self.names is None else self.names
@@ -80,7 +83,7 @@ class Corruptions:
 
     @property
     def source(self) -> str:
-        """Where the images come from, as a record says it."""
+        """The origin of the images, for the `source` column."""
         if self.folder is not None:
             return Path(self.folder).resolve().name
         return "made" if self.seed == 0 else f"made, seed {self.seed}"
@@ -94,31 +97,22 @@ def _some(name: str, value: Any, example: str) -> list[Any]:
 
 
 def wanted(value: Any) -> Corruptions | Given | None:
-    """Return what `corruptions=` stands for."""
+    """Parse `corruptions=`."""
     if value is None or value is False or isinstance(value, Corruptions) or (isinstance(value, tuple) and not value):
         return value or None
     if value is True:
         return Corruptions()
-    if isinstance(value, Mapping):
-        return _given(value)
-    if isinstance(value, os.PathLike) or (isinstance(value, str) and _is_folder(value)):
+    text = isinstance(value, str) and value not in ("all", EXTRA, *CORRUPTIONS)
+    if isinstance(value, os.PathLike) or (text and (os.sep in value or Path(value).is_dir())):
         return Corruptions(folder=value)
     if isinstance(value, str) or checks.listed(value):
         return Corruptions(value)
-    raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
-
-
-def _is_folder(text: str) -> bool:
-    return text not in ("all", EXTRA, *CORRUPTIONS) and (os.sep in text or Path(text).is_dir())
-
-
-def _given(loaders: Mapping[Any, Any]) -> Given:
-    """Return loaders by name and severity."""
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
     found: Given = {}
-    for name, each in loaders.items():
-        by_severity = each if isinstance(each, Mapping) else {0: each}
-        for severity, loader in by_severity.items():
-            where = f"corruptions={{{name!r}: …}}"
+    for name, each in value.items():
+        where = f"corruptions={{{name!r}: …}}"
+        for severity, loader in (each if isinstance(each, Mapping) else {0: each}).items():
             found[str(name), checks.whole(f"{where}: severity", severity, 0)] = checks.batches(where, loader)
     if not found:
         raise ArgumentError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
@@ -126,7 +120,7 @@ def _given(loaders: Mapping[Any, Any]) -> Given:
 
 
 def check(subject: Subject, what: Corruptions | Given | None) -> None:
-    """Refuse what cannot be made of a subject's test examples, or read, before anything is measured."""
+    """Raise for corruptions that cannot be made of the test examples, or read, before anything is measured."""
     if not isinstance(what, Corruptions):
         return
     if what.folder is not None:
@@ -135,17 +129,22 @@ def check(subject: Subject, what: Corruptions | Given | None) -> None:
         if lacking:
             held = f"it holds {listed(there)}" if there else "it holds none at all"
             raise FileNotFoundError(f"{what.folder}: found no {lacking[0]}; {held}: expected CIFAR-10-C or the like")
-    subject.check_pictures(what.mean, what.std)
+    if subject.folder is None:
+        next(subject.pictures(what.mean, what.std), None)
+    elif what.mean is not None:
+        raise ArgumentError(
+            f"mean={what.mean}, std={what.std}: {subject.name} is a run, which knows its own; expected none"
+        )
 
 
 def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
-    """Return every set of shifted examples that is to be measured."""
+    """Return the sets of shifted examples."""
     if what is None:
         return []
     if isinstance(what, Corruptions):
         pairs = [(name, severity) for name in what.names or () for severity in what.severities]
         return [_corrupted(subject, what, name, severity) for name, severity in pairs]
-    return [Data(name, partial(iter, loader), severity, "given") for (name, severity), loader in what.items()]
+    return [Data(name, partial(iter, loader), severity, "given", "given") for (name, severity), loader in what.items()]
 
 
 def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> Data:
@@ -156,7 +155,34 @@ def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> 
             first += len(images)
 
     def read() -> Iterable[Any]:
-        images = published(Path(how.folder or ""), name, severity, how.classes or subject.classes or ANY)
+        images = published(Path(how.folder or ""), name, severity, how.classes or subject.dataset["classes"] or ANY)
         return subject.batches(images, how.mean, how.std)
 
     return Data(name, made if how.folder is None else read, severity, CORRUPTIONS[name].group, how.source)
+
+
+def wanted_outliers(value: Any) -> Outliers:
+    """Parse `outliers=`."""
+    if value is None or (isinstance(value, (list, tuple)) and not value):
+        return {}
+    if isinstance(value, Mapping):
+        return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
+    several = list(value) if isinstance(value, (list, tuple)) else [value]
+    if all(isinstance(each, (str, os.PathLike)) for each in several):
+        return {str(each): each if isinstance(each, str) else Path(each) for each in several}
+    if not isinstance(value, Iterable):
+        expected = "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist', or a folder"
+        raise ArgumentError(f"outliers={checks.shown(value)}: expected {expected} of images")
+    return {"outliers": checks.batches("outliers", value)}
+
+
+def outliers_of(subject: Subject, sets: Outliers) -> list[Data]:
+    """Return the sets of outliers; raise for those that a subject cannot be measured on."""
+    if sets and subject.task.name != "classification":
+        raise ArgumentError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
+    return [
+        subject.named(found)
+        if isinstance(found, (str, Path))
+        else Data(name, partial(iter, found), 0, OUTLIERS, "given")
+        for name, found in sets.items()
+    ]

@@ -44,7 +44,7 @@ def deviation(values: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(given.std(0, ddof=min(1, len(given) - 1)))
 
 
-def paired(first: Sequence[float], second: Sequence[float], confidence: float = CONFIDENCE) -> Difference:
+def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Return the mean of d_i = first_i - second_i with the interval mean ± t s/√n, t of Student's with n - 1 degrees.
 
     The pairs share what their seed decides: the order of the images and the draws of the augmentation. What both have
@@ -55,17 +55,15 @@ def paired(first: Sequence[float], second: Sequence[float], confidence: float = 
     found = spread([a - b for a, b in zip(first, second, strict=True)])
     if found.std is None:
         return Difference(found.values, found.mean, None, None)
-    half = errors(len(first), confidence) * found.std / len(first) ** 0.5
+    half = errors(len(first)) * found.std / len(first) ** 0.5
     return Difference(found.values, found.mean, found.mean - half, found.mean + half)
 
 
-def errors(n: int, confidence: float = CONFIDENCE) -> float:
-    """Return how many standard errors of a mean of n values its interval reaches to each side."""
+def errors(n: int) -> float:
+    """Return how many standard errors of a mean of n > 1 values its interval reaches to each side."""
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-    if n < 2 or not 0 < confidence < 1:
-        raise ArgumentError(f"n={n}, confidence={confidence}: expected 2 or more values and a fraction")
-    return float(stdtrit(n - 1, 0.5 + confidence / 2))
+    return float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
 
 
 def shown(values: Spread, scale: float = 1.0, digits: int = 2) -> str:

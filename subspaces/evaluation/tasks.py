@@ -13,7 +13,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation import classification, regression
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric, of_task
-from subspaces.evaluation.regression import Normal, mixture
+from subspaces.evaluation.regression import Normal
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -109,13 +109,11 @@ class Classification(Task):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The task's name: that of plain examples is the shortest."""
         return "classification" if self.of == "examples" else self.of
 
     @property
     def keeps(self) -> bool:  # type: ignore[override]
-        """Of examples their answers are kept; tokens and pixels are too many."""
-        return self.of == "examples"
+        return self.of == "examples"  # tokens and pixels are too many
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
         """Return logits or log-probabilities [n, classes] and labels [n], without those that do not count."""
@@ -135,7 +133,7 @@ class Classification(Task):
 
     def _flat(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs as log-probabilities, or logits, [n, classes], and labels [n]."""
-        logits, shape = output, tuple(labels.shape)
+        logits, shape, plain = output, tuple(labels.shape), self.outputs in (None, "logits")
         if self.of == "tokens" and logits.ndim == 3:
             if self.shift:
                 logits, labels = logits[:, :-1], labels[:, 1:]
@@ -143,9 +141,12 @@ class Classification(Task):
         elif self.of == "pixels" and logits.ndim > 2:
             logits, labels = logits.movedim(1, -1).flatten(0, -2), labels.flatten()
         elif self.of == "examples":
-            if self._is_single(logits):
-                return self._pair(logits.flatten()), labels.flatten() if labels.numel() == len(logits) else labels
             labels = labels.flatten() if labels.numel() == len(logits) else labels
+            if self._is_single(logits):
+                single = logits.flatten()
+                if plain:
+                    return torch.stack([torch.zeros_like(single), single], 1), labels
+                return to_log_pair(ensemble.wide(single), self.outputs), labels
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
             others = " or ".join(f"of={name!r}" for name in SHAPES if name != self.of)
             raise ArgumentError(
@@ -153,16 +154,9 @@ class Classification(Task):
                 f"{SHAPES[self.of]} for a classification of {self.of}; pass task=Classification({others}), or a Task "
                 "of your own"
             )
-        return logits if self.outputs in (None, "logits") else to_log_probabilities(logits, self.outputs), labels
-
-    def _pair(self, single: Tensor) -> Tensor:
-        """Return two columns for outputs that each stand for the second of two classes."""
-        if self.outputs in (None, "logits"):
-            return torch.stack([torch.zeros_like(single), single], 1)
-        return to_log_pair(ensemble.wide(single), self.outputs)
+        return logits if plain else to_log_probabilities(logits, self.outputs), labels
 
     def check_output(self, output: Any, check: OutputCheck) -> None:
-        """Refuse probabilities that were to be taken for logits, and what is not what `outputs` says."""
         found = prediction(output)
         if found.ndim:
             dim = 1 if self.of == "pixels" and found.ndim > 2 else -1
@@ -172,7 +166,6 @@ class Classification(Task):
         return self.of == "examples" and (output.ndim == 1 or (output.ndim == 2 and output.shape[1] == 1))
 
     def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
-        """Return log-probabilities from the members' logits; see `log_mean`."""
         if len(classes := {member.logs.shape[1] for member in members}) > 1:
             raise ArgumentError(
                 f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all"
@@ -201,7 +194,6 @@ class Regression(Task):
         checks.flag("log_variance", self.log_variance)
 
     def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
-        """Return means, variances where there are any, and targets, all [n, d]."""
         mean, variance = ensemble.moments(output)
         if not isinstance(mean, Tensor):
             raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")
@@ -216,16 +208,21 @@ class Regression(Task):
                 "expected the same; a network that also predicts a variance returns (mean, variance)"
             )
         mean, goal = (each.double().flatten(1) if each.ndim > 1 else each.double()[:, None] for each in (mean, goal))
-        if isinstance(variance, Tensor):
-            variance = variance.double().reshape(mean.shape)
-            variance = variance.exp() if self.log_variance else variance
-        else:
-            variance = None
-        return Normal(mean, variance), goal
+        if not isinstance(variance, Tensor):
+            return Normal(mean), goal
+        variance = variance.double().reshape(mean.shape)
+        return Normal(mean, variance.exp() if self.log_variance else variance), goal
 
     def combine(self, members: Sequence[Normal], average: str = "mixture") -> Normal:
-        """Return mean and variance of the mixture of the members."""
-        return members[0] if len(members) == 1 else mixture(members)
+        if len(members) == 1:
+            return members[0]
+        means, variances = (
+            [value for member in members if (value := getattr(member, name)) is not None]
+            for name in ("mean", "variance")
+        )
+        if len(variances) < len(members):
+            return Normal(torch.stack(means).mean(0))
+        return Normal(*ensemble.mixture(torch.stack(means), torch.stack(variances)))
 
 
 TASKS: Catalogue[Task] = Catalogue(

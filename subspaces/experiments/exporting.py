@@ -1,9 +1,8 @@
 """Finished runs as exports and as models: a run brings its family, its data, and the facts for the card."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,8 @@ from subspaces.core import checks
 from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import ANSWERS
+from subspaces.evaluation.display import Progress
 from subspaces.evaluation.evaluation import FILE
-from subspaces.evaluation.images import Progress
-from subspaces.evaluation.images.decoding import centre_view, decode
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments.data import Files
@@ -28,11 +26,11 @@ from subspaces.experiments.training.environment import commit
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.export import ExportError
+from subspaces.export.arguments import Chosen, Inputs, Point, choose, together
 from subspaces.export.exporting import check_format, check_target, versions, write
-from subspaces.export.inputs import Inputs
-from subspaces.export.making import Measured, Source, make
-from subspaces.export.points import Chosen, Point, choose, together
-from subspaces.export.reading import Model
+from subspaces.export.making import Export
+from subspaces.export.predicting import Model
+from subspaces.images.decoding import centre_view, decode
 
 CHECKED = 32  # images that an export is checked with
 RESIZE = 256  # of image files, before their centre is cut out
@@ -52,9 +50,11 @@ def export_run(
 ) -> Path:
     """Write a point of a run, several or all as one file with a card; return its path."""
     target, chosen_format = None if path is None else check_target(path), check_format(format, path)
-    source, chosen = _opened(what, point, statistics_batches, data, trust, chosen_format == "safetensors")
-    name = f"{source.facts['name']}-{chosen.short}.{chosen_format}"
-    return write(source, chosen, target or check_target(name), chosen_format, progress)
+    run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))
+    export = _export(run, point, statistics_batches, data, trust, chosen_format == "safetensors")
+    export.measured = _measured(run, export.chosen)
+    name = f"{run.folder.name}-{export.chosen.short}.{chosen_format}"
+    return write(export, target or check_target(name), chosen_format, progress)
 
 
 def model_of(
@@ -63,10 +63,9 @@ def model_of(
     """Return a point of a run as what predicts."""
     if isinstance(point, str) and point == "family":
         raise ArgumentError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
-    source, chosen = _opened(folder, "midpoint" if point is None else point, None, data, trust)
-    made = make(source, chosen, progress)
-    assert made.program is not None
-    return Model(folder, made.about, made.program)
+    export = _export(Run.open(folder), "midpoint" if point is None else point, None, data, trust)
+    export.make(progress)
+    return Model(folder, export.about, export.program)
 
 
 @dataclass(frozen=True)
@@ -80,20 +79,14 @@ class _Batches:
         return iter(statistics_batches(subject.recipe, subject.images_of, subject.execution))
 
 
-def _opened(
-    what: OneRun,
-    point: Any,
-    batches: int | None,
-    data: str | os.PathLike[str] | None,
-    trust: bool,
-    weights: bool = False,
-) -> tuple[Source, Chosen]:
-    """Return a run as the source of an export, and the points that are meant."""
-    run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))
+def _export(
+    run: Run, point: Any, batches: int | None, data: str | os.PathLike[str] | None, trust: bool, weights: bool = False
+) -> Export:
+    """Return points of a run as an export that is still to be made."""
     if batches is not None:
         checks.whole("statistics_batches", batches, 1, 10**6)
     subject = run_subjects(data, Execution(device="cpu", precision="float32"), trust)(run)
-    chosen, images, recipe, starts = _chosen(subject, point), subject.images_of, subject.recipe, run.starts()
+    images, recipe, starts = subject.images_of, subject.recipe, run.starts()
     facts = {
         "name": run.folder.name,
         "network": recipe.network,
@@ -108,19 +101,18 @@ def _opened(
         "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),
         "versions": {**versions(), "commit": commit() or "unknown"},
     }
-    source = Source(
+    return Export(
         subject.family,
+        _chosen(subject, point),
         Inputs((_example(images.test),), {}, ("images",)),
         Classification(),
-        True,
-        facts,
-        weights,
-        _Batches(subject),
-        batches,
-        statistics_seed(recipe),
-        partial(_measured, run),
+        given=True,
+        facts=facts,
+        weights=weights,
+        statistics=_Batches(subject),
+        batches=batches,
+        seed=statistics_seed(recipe),
     )
-    return source, chosen
 
 
 def _chosen(subject: RunSubject, point: Any) -> Chosen:
@@ -151,7 +143,7 @@ def _selected(run: Run) -> Chosen:
         f"{'; '.join(measured)}. Best and worst are of the walk, known with hindsight."
     )
     words = f"the point {shown(found.alpha)}, selected for {found.domain}"
-    return Chosen("network", words, "selected", (found.alpha,), (note,))
+    return Chosen("network", words, "selected", (found.alpha,), note)
 
 
 def _example(split: Any) -> Tensor:
@@ -162,34 +154,24 @@ def _example(split: Any) -> Tensor:
     return split.images[:CHECKED].float() / 255  # type: ignore[no-any-return]
 
 
-def _measured(run: Run, chosen: Chosen) -> Measured:
-    """Return the rows of the run's evaluation that are about some points, as text."""
+def _measured(run: Run, chosen: Chosen) -> dict[str, Any]:
+    """Return the rows of the run's evaluation that are about some points, as text; empty if there are none."""
     if not (run.folder / FILE).exists():
-        return Measured()
-    record = measured_of(run)
+        return {}
+    record, family = measured_of(run), chosen.kind == "family"
     average = "probabilities" if chosen.kind == "ensemble" else None
     points = sorted(map(str, chosen.alphas))
-    own = (row for row in record.rows if not row.group)
-    rows: Iterable[Any] = (row for row in own if row.role != "dropout" and row.networks == len(row.alphas))
-    if chosen.kind == "family":
+    rows = [row for row in record.rows if not row.group and row.role != "dropout" and row.networks == len(row.alphas)]
+    if family:
         rows = [row for row in rows if row.kind == "point"]
     else:
         same = (row for row in rows if row.average == average and sorted(map(str, row.alphas)) == points)
-        rows = {row.split: row for row in same}.values()
-    if not (listed := list(rows)):
-        return Measured()
-    metrics = [each for each in record.metrics if each.name in listed[0].metrics]
-    family = chosen.kind == "family"
-    return Measured(
-        [*(["alpha"] if family else []), "split", "images", *(each.title for each in metrics)],
-        [
-            [
-                *([shown(row.alphas[0])] if family else []),
-                row.split,
-                f"{row.count:,}",
-                *(each.shown(row.metrics[each.name]) for each in metrics),
-            ]
-            for row in listed
-        ],
-        "; ".join(f"{each.label}, {each.meaning}" for each in metrics),
-    )
+        rows = list({row.split: row for row in same}.values())
+    if not rows:
+        return {}
+    metrics = [each for each in record.metrics if each.name in rows[0].metrics]
+    cells = [[row.split, f"{row.count:,}", *(each.shown(row.metrics[each.name]) for each in metrics)] for row in rows]
+    head = ["split", "images", *(each.title for each in metrics)]
+    if family:
+        head, cells = ["alpha", *head], [[shown(row.alphas[0]), *line] for row, line in zip(rows, cells, strict=True)]
+    return {"head": head, "rows": cells, "note": "; ".join(f"{each.label}, {each.meaning}" for each in metrics)}

@@ -25,6 +25,10 @@ class Kept:
             others = [each for each in self._read() if each["key"] != key]
             files.write_json(self.path, {"measured": [*others, {"key": dict(key), "value": value}]})
 
+    def items(self) -> list[tuple[dict[str, Any], Any]]:
+        """Return all keys, and what was measured of them."""
+        return [(each["key"], each["value"]) for each in self._read()]
+
     def _read(self) -> list[dict[str, Any]]:
         if not self.path.exists():
             return []

@@ -14,10 +14,9 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.rows import Answered, Row
-from subspaces.experiments.evaluating.cache import Measured, Shelf
-from subspaces.experiments.evaluating.ensembles import FILE, evaluate_together
+from subspaces.experiments.evaluating.ensembles import FILE, Measured, ensembles_in, evaluate_together
 from subspaces.experiments.evaluating.integrity import measured_of
-from subspaces.experiments.evaluating.training import seconds_of, training_of
+from subspaces.experiments.evaluating.training import training_of, training_of_run
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 
@@ -27,11 +26,10 @@ Source = str | os.PathLike[str] | Run | Evaluation
 
 def evaluation_of(run: Run, record: Evaluation | None = None) -> Evaluation:
     """Return the evaluation of a run, `record` if that is at hand, with how the run was trained."""
-    found, log = measured_of(run) if record is None else record, run.log()
-    made = training_of(run.recipe, log=log, seconds=seconds_of(found.statistics, log))
+    found = measured_of(run) if record is None else record
     shape = run.recipe.result_shape()
     about = {"kind": kind(shape), "vertices": shape.vertices, "members": run.recipe.definition.members}
-    training = dataclasses.replace(made, folder=str(run.folder), starts=run.starts())
+    training = training_of_run(run, found.statistics)
     own: dict[str, Any] = {"shape": {**found.shape, **about}, "statistics": {**found.statistics, **distances(run)}}
     return dataclasses.replace(found, name=run.folder.name, training=training, **own)
 
@@ -53,7 +51,7 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Ev
         elif isinstance(source, Run):
             found.setdefault(source.folder.resolve(), _evaluation_of(source, alike))
         elif Path(source).is_file():
-            found.setdefault(Path(source).resolve(), _with_training(Evaluation.read(Path(source))))
+            found.setdefault(Path(source).resolve(), _with_training(Evaluation.load(Path(source))))
         else:
             for folder in Run.begun([source]):
                 found.setdefault(folder.resolve(), _evaluation_of(Run.open(folder.resolve()), alike))
@@ -111,7 +109,7 @@ def ensembles_beside(evaluations: Sequence[Evaluation], *folders: Path) -> list[
     """Return the ensembles of these runs that `ensembles.json` holds, in the folders of the runs and in these."""
     around = [Path(each.training.folder).parent for each in evaluations if each.training and each.training.folder]
     places = dict.fromkeys(folder.resolve() for folder in (*around, *folders))
-    measured = [one for place in places for one in Shelf(place / FILE).read()]
+    measured = [one for place in places for one in ensembles_in(place / FILE)]
     return [made for made in (together(one, evaluations) for one in measured) if made is not None]
 
 
@@ -140,7 +138,6 @@ def together(measured: Measured, evaluations: Sequence[Evaluation]) -> Evaluatio
         rows=rows,
         planes=[],
         choices=[],
-        checks=[],
         examples=None,
         environment=measured.environment,
         training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),

@@ -1,6 +1,9 @@
 """Write a network, an ensemble or a family as one file, with a card: the call behind `ss.export` for modules."""
 
+import html
+import json
 import platform
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,19 +13,19 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from subspaces.core import checks, distributed, files
+from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
+from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation.display import Progress
 from subspaces.evaluation.tasks import Classification, Regression, Task, task_of, with_outputs
 from subspaces.export import FORMATS, ExportError, formats, onnx_files
-from subspaces.export.card import card
-from subspaces.export.inputs import Inputs
-from subspaces.export.making import Source, make
-from subspaces.export.points import Chosen, Point, choose
+from subspaces.export.arguments import Chosen, Inputs, Point, choose
+from subspaces.export.making import Export
 from subspaces.networks.registry import check_name
-from subspaces.text import nearest
+from subspaces.text import nearest, number, printable
 from subspaces.version import __version__
 
 
@@ -73,16 +76,17 @@ def export_module(
         "versions": versions(),
     }
     given = task is not None or outputs is not None
-    source = Source(module, inputs, _task(task, outputs), given, facts, weights, statistics)
-    return write(source, _choose(module, point), target, chosen_format, progress)
+    export = Export(
+        module, _choose(module, point), inputs, _task(task, outputs), given, facts, weights, statistics=statistics
+    )
+    return write(export, target, chosen_format, progress)
 
 
 def _choose(module: nn.Module, point: Any) -> Chosen:
     if isinstance(module, Subspace):
         return choose(point, module.shape)
-    several = isinstance(module, Ensemble)
     if not (isinstance(point, str) and point == "midpoint"):
-        kind = "an ensemble" if several else "a network"
+        kind = "an ensemble" if isinstance(module, Ensemble) else "a network"
         raise ArgumentError(f"point={checks.shown(point)}: {kind} has no points; expected a Subspace or a run with it")
     if isinstance(module, Ensemble):
         return Chosen("ensemble", f"{len(module.members)} networks")
@@ -109,14 +113,14 @@ def _normalisation(inputs: Inputs | None, **given: Sequence[float] | None) -> di
     for name, value in given.items():
         numbers = checks.several(name, () if value is None else value, expected)
         found[name] = tuple(checks.number(name, each) for each in numbers)
-    shown, first = ", ".join(f"{name}={checks.shown(list(each))}" for name, each in found.items()), None
+    given_as, first = ", ".join(f"{name}={checks.shown(list(each))}" for name, each in found.items()), None
     if inputs is not None and any(found.values()):
         first = inputs.tensors[0]
         if len(inputs.names) > 1 or first.ndim < 2 or not first.is_floating_point():
-            raise ArgumentError(f"{shown}: expected it for one input of floats; this takes {inputs.described()}")
+            raise ArgumentError(f"{given_as}: expected it for one input of floats; this takes {inputs}")
     count = len(found["mean"]) if first is None else first.shape[1]
     if any(len(numbers) != count for numbers in found.values()) or min(found["std"], default=1) <= 0:
-        raise ArgumentError(f"{shown}: expected one of each for the {count} channels, std above 0, or neither")
+        raise ArgumentError(f"{given_as}: expected one of each for the {count} channels, std above 0, or neither")
     return found
 
 
@@ -125,13 +129,57 @@ def versions() -> dict[str, str]:
     return {"subspaces": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
-def write(source: Source, chosen: Chosen, target: Path, format: str, progress: Progress) -> Path:
+def write(export: Export, target: Path, format: str, progress: Progress) -> Path:
     """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
     with torch.random.fork_rng():  # and not seeded anew, so that random outputs fail their check
-        made = make(source, chosen, progress)
-        checked = {"safetensors": formats.safetensors, "pt2": formats.pt2, "onnx": formats.onnx}[format](made, target)
-    files.write(target.with_name(f"{target.name}.md"), card(made, target, format, checked).encode())
+        export.make(progress)
+        {"safetensors": formats.safetensors, "pt2": formats.pt2, "onnx": formats.onnx}[format](export, target)
+    files.write(target.with_name(f"{target.name}.md"), _card(export, target.name, format).encode())
     return target
+
+
+def _card(export: Export, file: str, format: str) -> str:
+    """Return the card of an export, from the template `card.md.jinja`.
+
+    Names come from files and folders of anybody, so whatever the template prints is escaped: neither Markdown nor HTML
+    has a meaning in it. What is code, or was escaped before, is `Markup`.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: value if isinstance(value, Markup) else _escaped(str(value)),
+    )
+    environment.filters |= {
+        "alpha": shown,
+        "thousands": lambda value: f"{value:,}",
+        "quoted": lambda text: Markup(printable(json.dumps(text, ensure_ascii=False))),
+        "printable": lambda text: Markup(printable(text)),
+        "word": number,
+    }
+    weights, network, program = format == "safetensors", export.network, export.program
+    module = network if weights or program is None else program.network
+    return environment.get_template("card.md.jinja").render(
+        about=export.about,
+        export=export,
+        file=file,
+        format=format,
+        tolerance=formats.TOLERANCE,
+        types=sorted({str(each.dtype).removeprefix("torch.") for each in module.parameters()}),
+        uncalibrated=weights and isinstance(network, Subspace) and bool(tracked(network.template)),
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text as a line of Markdown that shows it as it is, with nothing of it as Markdown, HTML or a link."""
+    line = printable(re.sub(r"\s+", " ", text))
+    escaped = re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", html.escape(line, quote=False))
+    return re.sub(r"://|www\.", lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", escaped)
 
 
 def check_format(format: Any, path: Any) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor
 from subspaces.core import files, storage
 from subspaces.core.family import Subspace
 from subspaces.export import ExportError, ModelError, onnx_files
-from subspaces.export.making import Made
+from subspaces.export.making import Export
 from subspaces.export.metadata import FILE
 from subspaces.export.onnx_files import in_short
 from subspaces.export.program import Program
@@ -30,25 +30,24 @@ TOLERANCE = 1e-4
 OPSET = 18
 
 
-def safetensors(made: Made, target: Path) -> list[str]:
-    """Write weights, and read them back; return what was checked."""
-    header = made.about.flat()
-    if isinstance(made.network, Subspace):
+def safetensors(export: Export, target: Path) -> None:
+    """Write weights, and read them back."""
+    header = export.about.flat()
+    if isinstance(export.network, Subspace):
         notes = {f"export.{name}": value for name, value in header.items() if name not in ("format", "version")}
-        storage.write(made.network, target, shared=True, notes=notes)
+        storage.write(export.network, target, shared=True, notes=notes)
         storage.read(target)
     else:
-        files.write_tensors(target, made.network.state_dict(), header)
+        files.write_tensors(target, export.network.state_dict(), header)
         files.check(*files.read_tensors(target))
-    return ["Read back: every tensor is the network's, bit for bit."]
 
 
-def pt2(made: Made, target: Path) -> list[str]:
-    """Write a program that `torch.export.load` reads; return what was checked."""
-    program, exported = _traced(made)
+def pt2(export: Export, target: Path) -> None:
+    """Write a program that `torch.export.load` reads."""
+    program, exported = _traced(export)
     buffer = io.BytesIO()
     with quiet():
-        torch.export.save(exported, buffer, extra_files={FILE: json.dumps(made.about.flat())})
+        torch.export.save(exported, buffer, extra_files={FILE: json.dumps(export.about.flat())})
         buffer.seek(0)
         run = torch.export.load(buffer).module()
 
@@ -56,46 +55,38 @@ def pt2(made: Made, target: Path) -> list[str]:
         args, kwargs = _arguments(program, inputs)
         return run(*args, **kwargs)
 
-    checked = _checked(made, call)
+    _compare(export, call)
     files.write(target, buffer.getvalue())
-    return checked
 
 
-def onnx(made: Made, target: Path) -> list[str]:
-    """Write a program that onnxruntime reads, in one file; return what was checked."""
+def onnx(export: Export, target: Path) -> None:
+    """Write a program that onnxruntime reads, in one file."""
     import onnx as library
 
-    model = _translated(made, _traced(made)[1])
-    library.helper.set_model_props(model, {**made.about.flat(), "checksum": onnx_files.MARK.decode()})
+    model = _translated(export, _traced(export)[1])
+    library.helper.set_model_props(model, {**export.about.flat(), "checksum": onnx_files.MARK.decode()})
     try:
         content = onnx_files.sealed(model.SerializeToString())
-        call = onnx_files.called(target, content, list(made.about.takes), limited=False)
+        call = onnx_files.called(target, content, list(export.about.takes), limited=False)
     except ModelError as error:
         raise ExportError(f"{str(error).removesuffix('use another copy')}use --format pt2") from error
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use --format pt2") from None
-    what = onnx_files.refused(onnx_files.parsed(target, content), len(content))
-    checked = _checked(made, call)
+    export.unread = onnx_files.refused(onnx_files.parsed(target, content), len(content)) or ""
+    _compare(export, call)
     files.write(target, content)
-    return checked if what is None else [*checked, f"subspaces predict does not read it: it holds {what}."]
 
 
-def _translated(made: Made, exported: Any) -> Any:
+def _translated(export: Export, exported: Any) -> Any:
     """Return a traced program as a description in ONNX, without what tells where the code was."""
+    about = export.about
+    names = {"input_names": list(about.takes), "output_names": list(about.returns)}
     try:
         with quiet():
-            found = torch.onnx.export(
-                exported,
-                dynamo=True,
-                verbose=False,
-                input_names=list(made.about.takes),
-                output_names=list(made.about.returns),
-                opset_version=OPSET,
-            )
+            found = torch.onnx.export(exported, dynamo=True, verbose=False, opset_version=OPSET, **names)  # type: ignore[arg-type]
     except Exception as error:  # of what ONNX has no operators for
         raise ExportError(f"torch.onnx cannot write the network ({in_short(error)}): use --format pt2") from error
-    assert found is not None
-    model = found.model_proto
+    model: Any = found.model_proto  # type: ignore[union-attr]
     del model.graph.value_info[:]  # which call n by another name
     for thing in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.functions):
         thing.ClearField("metadata_props")
@@ -107,22 +98,21 @@ def _translated(made: Made, exported: Any) -> Any:
     return model
 
 
-def _traced(made: Made) -> tuple[Program, Any]:
+def _traced(export: Export) -> tuple[Program, Any]:
     """Return the program as `torch.export` traces it, for any number of examples or else for that of the example."""
-    assert made.program is not None
-    program, inputs = made.program, made.program.inputs
+    program, inputs = export.program, export.program.inputs
     shapes: dict[str, Any] = dict.fromkeys(program.names)
-    if not made.fixed:
+    if not export.fixed:
         batch = torch.export.Dim("n", min=1)
         pairs = zip(inputs.names, inputs.batched, strict=True)
         any_number = shapes | {name: None if dim is None else {dim: batch} for name, dim in pairs}
-        several = made.trials[0 if inputs.count > 1 else -1][0]  # one would be taken for a constant
+        several = export.trials[0 if inputs.count > 1 else -1][0]  # one would be taken for a constant
         try:
-            return program, _export(program, several, any_number)
+            return program, _trace(program, several, any_number)
         except Exception as error:  # of whatever the network's own code does
-            made.fix(f"torch.export: {in_short(error)[:200]}")
+            export.fixed, export.trials = f"torch.export: {in_short(error)[:200]}", export.trials[:1]
     try:
-        return program, _export(program, made.trials[0][0], shapes)
+        return program, _trace(program, export.trials[0][0], shapes)
     except Exception as error:
         raise ExportError(
             f"torch.export cannot trace the network ({in_short(error)}): fix it, or export its weights with --format "
@@ -130,16 +120,15 @@ def _traced(made: Made) -> tuple[Program, Any]:
         ) from error
 
 
-def _export(program: Program, tensors: Sequence[Tensor], shapes: dict[str, Any]) -> Any:
+def _trace(program: Program, tensors: Sequence[Tensor], shapes: dict[str, Any]) -> Any:
     """Trace a program, without the example and without what tells where the code was."""
     args, kwargs = _arguments(program, tensors)
     with quiet(), torch.no_grad():
         exported = torch.export.export(program, args, kwargs, dynamic_shapes=shapes)
     for module in exported.graph_module.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            for node in module.graph.nodes:
-                for name in ("stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"):
-                    node.meta.pop(name, None)
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            for name in ("stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"):
+                node.meta.pop(name, None)
     exported.example_inputs = None
     return exported
 
@@ -151,10 +140,9 @@ def _arguments(program: Program, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor
 
 
 @torch.no_grad()
-def _checked(made: Made, call: Callable[..., Any]) -> list[str]:
+def _compare(export: Export, call: Callable[..., Any]) -> None:
     """Compare the outputs of a file with the module's own, for all examples and for one; refuse other ones."""
-    largest = 0.0
-    for inputs, answers in made.trials:
+    for inputs, answers in export.trials:
         found = call(*(each.contiguous() for each in inputs))
         outputs = found if isinstance(found, (tuple, list)) else [found]
         for (name, expected), output in zip(answers.items(), outputs, strict=True):
@@ -165,15 +153,7 @@ def _checked(made: Made, call: Callable[..., Any]) -> list[str]:
                     "nothing was written; use another format, and if the network draws random numbers in eval mode, "
                     "which a program cannot, pass them as an input"
                 )
-            largest = max(largest, off)
-    assert made.program is not None
-    other = "" if made.fixed else ", and on one" if made.program.inputs.count > 1 else ", and on two"
-    fixed = f"It takes {made.example} at a time, as the example has, and no other number: {made.fixed}."
-    return [
-        f"Read back and run on {made.example}{other}: its outputs differ from the network's by at most {largest:.2g}; "
-        f"more than {TOLERANCE:g} would not have been written.",
-        *([fixed] if made.fixed else []),
-    ]
+            export.difference = max(export.difference, off)
 
 
 def _difference(found: Tensor, expected: Tensor) -> float:
@@ -192,14 +172,11 @@ def _difference(found: Tensor, expected: Tensor) -> float:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence torch's own messages about an export, which are not about the user's network."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
+    before = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
         try:
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            logging.disable(before)

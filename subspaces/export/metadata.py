@@ -66,10 +66,11 @@ class Metadata:
             raise ModelError(f"{where} has version {found}, this is {str(VERSION)!r}: upgrade subspaces")
         try:
             made = cls(**{each.name: _read(each, header) for each in dataclasses.fields(cls) if each.name in header})
-            for name in made._wrong():
-                raise ArgumentError(f"{name} is {checks.shown(getattr(made, name))}")
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            wrong = next((name for name, right in made._checks() if not right), None)
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
             raise damaged(where, f"its metadata: {error}") from None
+        if wrong is not None:
+            raise damaged(where, f"its metadata: {wrong} is {checks.shown(getattr(made, wrong))}")
         images = made.takes.get("images", "" if made.takes else "float32 [n")
         if made.task != "classification" or not made.image_shape or not images.startswith("float32 [n"):
             takes, returns = (", ".join(map(" ".join, each.items())) for each in (made.takes, made.returns))
@@ -80,40 +81,31 @@ class Metadata:
             )
         return made
 
-    def _wrong(self) -> Iterator[str]:
-        """Yield the fields whose values no export has."""
-        if self.kind not in get_args(Kind):
-            yield "kind"
-        yield from (name for name in ("network", "point") if len(getattr(self, name)) > 1000)
-        if self.average not in ("", *get_args(Average)):
-            yield "average"
-        if self.kind == "family" and not re.fullmatch(r"number|[1-9][0-9]{0,5}", self.domain):
-            yield "domain"
-        if self.network_outputs not in ("", *get_args(Outputs)):
-            yield "network_outputs"
-        named = {name: getattr(self, name).values() for name in ("takes", "returns")} | {"classes": self.classes}
-        yield from (name for name, values in named.items() if not all(isinstance(each, str) for each in values))
-        shape = self.image_shape
+    def _checks(self) -> Iterator[tuple[str, bool]]:
+        """Yield fields, and whether an export may have their values."""
+        yield "kind", self.kind in get_args(Kind)
+        yield "network", len(self.network) <= 1000
+        yield "point", len(self.point) <= 1000
+        yield "average", self.average in ("", *get_args(Average))
+        yield "domain", self.kind != "family" or bool(re.fullmatch(r"number|[1-9][0-9]{0,5}", self.domain))
+        yield "network_outputs", self.network_outputs in ("", *get_args(Outputs))
+        for name, texts in (
+            ("takes", self.takes.values()),
+            ("returns", self.returns.values()),
+            ("classes", self.classes),
+        ):
+            yield name, all(isinstance(each, str) for each in texts)
+        shape, sides = self.image_shape, self.image_shape[1:]
         if not shape or not self.task:
             return
-        whole = all(checks.integer(n) and 1 <= n <= SIDE for n in shape)
-        if len(shape) != 3 or not whole or math.prod(shape) > NUMBERS:
-            yield "image_shape"
-        if not 1 <= len(self.classes) <= CLASSES:
-            yield "classes"
+        yield "image_shape", len(shape) == 3 and all(checks.integer(n) and 1 <= n <= SIDE for n in shape)
+        yield "image_shape", math.prod(shape) <= NUMBERS
+        yield "classes", 1 <= len(self.classes) <= CLASSES
         for name, numbers in (("mean", self.mean), ("std", self.std)):
-            finite = all(isinstance(x, float) and math.isfinite(x) for x in numbers)
-            if not finite or len(numbers) not in (0, shape[0]) or len(numbers) != len(self.mean):
-                yield name
-        if not 0 <= self.dropout <= 1:
-            yield "dropout"
-        if self.resize and (shape[1] != shape[2] or not shape[1] <= self.resize <= SIDE):
-            yield "resize"
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The names of what a classifier of images returns."""
-        return ("probabilities", "disagreement") if self.kind == "ensemble" else ("probabilities",)
+            yield name, len(numbers) in (0, shape[0]) and len(numbers) == len(self.mean)
+            yield name, all(isinstance(x, float) and math.isfinite(x) for x in numbers)
+        yield "dropout", 0 <= self.dropout <= 1
+        yield "resize", self.resize == 0 or (sides[0] == sides[1] <= self.resize <= SIDE)
 
 
 def _read(entry: "dataclasses.Field[Any]", header: Mapping[str, str]) -> Any:

@@ -28,7 +28,7 @@ from subspaces.core.outputs import OutputCheck, prediction
 from subspaces.core.shapes import Shape
 from subspaces.evaluation.tasks import SHAPES, Classification, Regression
 from subspaces.export import ExportError
-from subspaces.export.inputs import Inputs, named_tensors, unique
+from subspaces.export.arguments import Inputs, named_tensors, unique
 
 PIECES = 10  # of the interval
 BETWEEN = (0.05, 0.35, 0.65, 0.95)  # in the middle of four pieces, where the error is largest
@@ -69,58 +69,42 @@ def between(shape: Shape) -> list[Any]:
 
 
 class WholeFamily(nn.Module):
-    """The network at alpha: theta = c(alpha)^T Omega is computed inside.
-
-    Args:
-        family: whose template is run.
-        networks: at all anchors, with batch-norm statistics of their own.
-    """
+    """A family as a module that takes alpha; `networks` are those at all anchors, with statistics of their own."""
 
     def __init__(self, family: Subspace, networks: Sequence[nn.Module] = ()) -> None:
         super().__init__()
         self.family = family
-        measured = [_statistics(each) for each in networks]
-        self.names = list(measured[0]) if measured else []
-        for index, name in enumerate(self.names):
-            self.register_buffer(f"statistics_{index}", torch.stack([each[name] for each in measured]))  # [k, channels]
+        self.norms = [
+            f"{name}.{kind}"
+            for name, norm in (tracked(networks[0]).items() if networks else ())
+            for kind in ("running_mean", "running_var")
+            if getattr(norm, kind) is not None
+        ]
+        for index, name in enumerate(self.norms):
+            measured = torch.stack([each.get_buffer(name) for each in networks])  # [k, channels]
+            self.register_buffer(f"statistics_{index}", measured.detach())
 
     def forward(self, alpha: Tensor, *args: Any, **kwargs: Any) -> Any:
         family = self.family
-        alpha = inside(family.shape, alpha)
+        alpha = inside(family.shape, alpha.to(next(iter(family.omega.values())).dtype))
         c = points.coefficients(alpha, family.shape, family.layout)
         filled: dict[str, Tensor] = {}
         for group in family.layout.groups:
             filled |= group.unpack(geometry.mix(c[group.name], family.omega[group.name]))
         filled = {name: filled[name] for name in family.layout.places}
-        if self.names:
-            weights = basis(family.shape, alpha)
-            for index, name in enumerate(self.names):
-                mixed = weights @ getattr(self, f"statistics_{index}")
-                filled[name] = mixed.clamp(min=0) if name.endswith("running_var") else mixed  # a parabola may dip
+        weights = basis(family.shape, alpha)
+        for index, name in enumerate(self.norms):
+            mixed = weights @ self.get_buffer(f"statistics_{index}")
+            filled[name] = mixed.clamp(min=0) if name.endswith("running_var") else mixed  # a parabola may dip
         return functional.call(family.template, filled, args, kwargs)
-
-
-def _statistics(network: nn.Module) -> dict[str, Tensor]:
-    """Return means and variances of a network's norms by the names of their buffers."""
-    return {
-        f"{name}.{kind}": getattr(norm, kind).detach().clone()
-        for name, norm in tracked(network).items()
-        for kind in ("running_mean", "running_var")
-        if getattr(norm, kind) is not None
-    }
 
 
 class Program(nn.Module):
     """From tensors, under the names of a network's inputs, to the answer of a network: one tensor or several.
 
-    Args:
-        network: an `Ensemble`, whose average is the answer to a task, or of `task=None` any network.
-        inputs: the example, which tells where in a network's arguments the tensors go.
-        task: a classification gives `probabilities`, a regression `mean` and perhaps `variance`, None outputs as they
-            are, under names of their own.
-        mean, std: what images are normalised with, for each channel.
-        several: whether a classification also gives the `disagreement` of members.
-        family: whose alpha the network takes before its inputs.
+    A classification gives `probabilities`, and of `several` networks `disagreement`; a regression `mean` and perhaps
+    `variance`; `task=None` outputs as they are. `shape` is that of a family, which takes alpha first; the program takes
+    it last.
     """
 
     mean: Tensor | None
@@ -135,14 +119,11 @@ class Program(nn.Module):
         mean: Sequence[float] = (),
         std: Sequence[float] = (),
         several: bool = False,
-        family: Subspace | None = None,
+        shape: Shape | None = None,
     ) -> None:
         super().__init__()
-        self.network, self.inputs, self.task, self.several = network, inputs, task, several
-        self.shape = None if family is None else family.shape
-        self.names = inputs.names if family is None else (*inputs.names, "alpha")
-        double = family is not None and any(each.dtype == torch.float64 for each in family.omega.values())
-        self.dtype = torch.float64 if double else torch.float32  # of alpha
+        self.network, self.inputs, self.task, self.several, self.shape = network, inputs, task, several, shape
+        self.names = inputs.names if shape is None else (*inputs.names, "alpha")
         first = inputs.tensors[0]
         for name, numbers in (("mean", mean), ("std", std)):
             sides = [1] * (first.ndim - 2)
@@ -161,7 +142,7 @@ class Program(nn.Module):
         """Return all inputs of a call; a family's alpha is by default the midpoint."""
         if self.shape is None:
             return tuple(inputs.tensors)
-        return *inputs.tensors, (self.shape.midpoint() if alpha is None else torch.tensor(alpha)).to(self.dtype)
+        return *inputs.tensors, (self.shape.midpoint() if alpha is None else torch.tensor(alpha)).float()
 
     def output(self, *tensors: Tensor, of: Any = None) -> Any:
         """Return the output of the network, by default of its call, for inputs that are normalised first."""
@@ -177,33 +158,46 @@ class Program(nn.Module):
         if isinstance(self.task, Classification):
             found = self._classified(*tensors)
         else:
-            output = self.output(*tensors)
-            several = output._asdict() if isinstance(output, ensemble.Gaussian) else {"mean": output}
-            found = as_they_are(output) if self.task is None else several
+            found = _named(self.output(*tensors), "output" if self.task is None else "mean")
         return dict(zip(unique(found, self.names), found.values(), strict=True))
 
     def _classified(self, *tensors: Tensor) -> dict[str, Tensor]:
-        single = self.network.average == "sigmoid"  # the second of two classes
-        predicted = self.output(*tensors, of=self.network.predict) if self.several else None
-        found = self.output(*tensors) if predicted is None else predicted.output
-        if single:
+        network, single = self.network, self.network.average == "sigmoid"
+        predicted = self.output(*tensors, of=network.predict) if self.several else None
+        found = predicted.output if predicted else self.output(*tensors)
+        if single:  # the second of two classes
             found = torch.stack([1 - found.flatten(), found.flatten()], 1)
-        elif self.network.average == "logits":
-            found = found.softmax(self.network.dim)
+        elif network.average == "logits":
+            found = found.softmax(network.dim)
         if predicted is None:
             return {"probabilities": found}
         disagreement = predicted.disagreement
         return {"probabilities": found, "disagreement": disagreement.flatten() if single else disagreement}
 
 
+def _named(output: Any, alone: str) -> dict[str, Tensor]:
+    """Return the tensors of an output by name: keys and fields, or `output_0` and so on for the members of a tuple."""
+    several = isinstance(output, (tuple, list)) and not hasattr(output, "_fields")
+    found = named_tensors(output, alone if several or isinstance(output, Tensor) else "")
+    if not found or not _is_plain(output):
+        raise ExportError(
+            f"the network returns a {type(output).__name__}{' with other things than tensors' if found else ''}: "
+            "expected tensors, or tuples, dicts or dataclasses of them; wrap it in a module that returns these"
+        )
+    return dict(zip(unique([name for name, _ in found]), (each for _, each in found), strict=True))
+
+
+def _is_plain(output: Any) -> bool:
+    """Return whether an output holds tensors and None alone."""
+    inner = nested.children(output)
+    return isinstance(output, (Tensor, NoneType)) if inner is None else all(map(_is_plain, inner))
+
+
 def ensemble_for(task: Classification | Regression, network: nn.Module, output: Any, given: bool) -> Ensemble:
     """Return a network as the ensemble, perhaps of one member, whose average is the answer to a task.
 
-    Args:
-        task: what it answers to.
-        network: an ensemble of the user's own, which knows how it averages and what of an output, or one network.
-        output: of the network, or of the first member, which has to be that of the task.
-        given: whether the user has named the task: then one number for each example is that of two classes.
+    `output` is that of the network, or of the first member of an ensemble, which knows how it averages. If the user has
+    named the task (`given`), one number for each example is that of two classes.
     """
     like = network if isinstance(network, Ensemble) else None
     members: Any = [network] if like is None else like.members
@@ -247,21 +241,3 @@ def _regressing(task: Regression, members: Any, select: Callable[[Any], Any], fi
         return (mean, variance.exp() if task.log_variance else variance) if isinstance(variance, Tensor) else mean
 
     return Ensemble(members, "mixture" if isinstance(variance, Tensor) else "outputs", select=moments)
-
-
-def as_they_are(output: Any) -> dict[str, Tensor]:
-    """Return the tensors of an output by name: keys and fields, or `output_0` and so on for the members of a tuple."""
-    named = isinstance(output, Tensor) or (isinstance(output, (tuple, list)) and not hasattr(output, "_fields"))
-    found = list(named_tensors(output, "output" if named else ""))
-    if not found or not _is_plain(output):
-        raise ExportError(
-            f"the network returns a {type(output).__name__}{' with other things than tensors' if found else ''}: "
-            "expected tensors, or tuples, dicts or dataclasses of them; wrap it in a module that returns these"
-        )
-    return dict(zip(unique(name for name, _ in found), (each for _, each in found), strict=True))
-
-
-def _is_plain(output: Any) -> bool:
-    """Return whether an output holds tensors and None alone."""
-    inner = nested.children(output)
-    return isinstance(output, (Tensor, NoneType)) if inner is None else all(map(_is_plain, inner))

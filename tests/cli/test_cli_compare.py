@@ -123,7 +123,7 @@ def test_a_table_and_the_same_again(tmp_path: Path) -> None:
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     values = []
     for folder in sorted((tmp_path / "runs").glob("digits-standard-*")):
-        values.append(100 * Evaluation.read(folder).rows[0].metrics["accuracy"])
+        values.append(100 * Evaluation.load(folder).rows[0].metrics["accuracy"])
     mean, std = sum(values) / 2, abs(values[0] - values[1]) / 2**0.5
     assert sum(line.startswith(f"standard network {mean:.2f} ± {std:.2f} ") for line in lines) == 1
     for words in ("standard ensemble of 2 runs", "line midpoint", "line ensemble of 0.1 and 0.9"):

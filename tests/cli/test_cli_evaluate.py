@@ -68,7 +68,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_help_names_every_option() -> None:
     output = call("evaluate", "--help").output
     options = "grid random triangle choose-on plane plane-through cells plane-statistics-batches data device precision"
-    for option in [*options.split(), "workers", "statistics-batches", "check-statistics", "quiet", "json"]:
+    for option in [*options.split(), "workers", "statistics-batches", "quiet", "json"]:
         assert f"--{option} " in output
     for option in ("corruptions", "severities", "corrupted", "corruption-seed", "outliers"):
         assert f"--{option} " in output
@@ -121,7 +121,7 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 "
         "--plane --plane-through a --plane-through b:0.5 --corruptions all --severities 2 4 --corruption-seed 3 "
         "--outliers mnist "
-        "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --check-statistics 1 2 3 --data there "
+        "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
     )
     result = call("evaluate", "one", "two", *options.split())
@@ -142,7 +142,6 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "cells": 5,
         "plane_statistics_batches": 7,
         "statistics_batches": 9,
-        "check_statistics": (1, 2, 3),
         "data": Path("there"),
         "device": "cpu",
         "precision": "float32",
@@ -229,7 +228,7 @@ def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
     assert [line["what"] for line in json.loads(result.stdout)["results"]] == [
         *("average of 2", "ensemble of 2 checkpoints")
     ]
-    (both,) = (answer for answer in Evaluation.read(run.folder).answers if answer.name == "vertices")
+    (both,) = (answer for answer in Evaluation.load(run.folder).answers if answer.name == "vertices")
     assert both.alphas == [0.0, 1.0]  # not the nearest of the grid
 
 
@@ -238,7 +237,7 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     lines = [line.strip() for line in result.stdout.splitlines()]
-    records = [Evaluation.read(folder) for folder in runs]
+    records = [Evaluation.load(folder) for folder in runs]
     for record, center in zip(records, ("network", "midpoint", "midpoint"), strict=True):
         line = lines[lines.index(record.name) + 1]  # which is a line of its own
         row = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
@@ -259,7 +258,7 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
 def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
     result = evaluate(runs[1], "--choose-on", "test", "--triangle", "2", "--quiet")
     marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
-    assert len(marked) == len(Evaluation.read(runs[1]).choices) == 3
+    assert len(marked) == len(Evaluation.load(runs[1]).choices) == 3
     assert "* chosen on the very examples it is reported on" in result.stdout
 
 
@@ -268,7 +267,7 @@ def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     for line, folder in zip(result.stdout.splitlines(), runs, strict=True):
-        found, record = json.loads(line), Evaluation.read(folder)
+        found, record = json.loads(line), Evaluation.load(folder)
         assert (found["run"], found["folder"]) == (folder.name, str(folder))
         assert (found["recipe"], found["seed"]) == (record.recipe["name"], 0)
         middle = next(row for row in record.rows if row.role == "midpoint" and row.split == "test")
@@ -297,10 +296,10 @@ def test_a_signal_stops_and_the_same_command_continues(
     assert seen == [9]
     assert not (runs[1] / "evaluation.json").exists()
     assert evaluate(*command).exit_code == 0
-    cells = [cell for line in Evaluation.read(runs[1]).planes[0].values["nll"] for cell in line]
+    cells = [cell for line in Evaluation.load(runs[1]).planes[0].values["nll"] for cell in line]
     assert None not in cells
     asked = seen[0]
-    assert asked == len(Evaluation.read(runs[1]).splits) * 6 + 9
+    assert asked == len(Evaluation.load(runs[1]).splits) * 6 + 9
     assert evaluate(*command).exit_code == 0
     assert seen[0] == asked  # nothing is measured twice
 
@@ -312,7 +311,6 @@ def test_a_signal_stops_and_the_same_command_continues(
         ("run --choose-on tset", "'--choose-on': 'tset': did you mean 'test'?"),
         ("run --cells 1", "--cells=1: expected at least 2"),
         ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
-        ("run --check-statistics 3 0", "--check-statistics=0: expected at least 1"),
         ("run --grid 0 1 0", "--grid 0 1 0: expected FROM, TO"),
         ("run --grid 0 1", "--grid"),
         ("run --grid 0 1 1e-9", "--grid 0 1 1e-09: 1e+09 steps; expected at most 10,000, take a larger STEP"),
@@ -323,7 +321,6 @@ def test_a_signal_stops_and_the_same_command_continues(
         ("run --cells 999999999999", "--cells=999999999999: expected at least 2 and at most 501"),
         ("run --random 999999999999", "--random=999999999999"),
         ("run --triangle 999999999999", "--triangle=999999999999"),
-        ("run --check-statistics 999999999999", "--check-statistics=999999999999"),
         ("run --workers -1", "--workers=-1: expected at least 0"),
         ("run --plane-through a --plane-through b --plane-through c --plane-through d", "--plane-through="),
         ("run --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),

@@ -588,23 +588,6 @@ def test_layerwise(case: Case):
 # What is particular to one kind
 
 
-def test_tied_weights_stay_tied_and_are_one_row():
-    family = trained(CASES["tied"])
-    assert family.omega["weights"].shape == (3, 60)
-    network = family.midpoint()
-    assert network.head.weight is network.embedding.weight
-    vertex = family.vertex(0)
-    assert vertex["head.weight"].data_ptr() == vertex["embedding.weight"].data_ptr()
-
-
-def test_shared_part_is_one_layer():
-    family = trained(CASES["shared_part"])
-    assert family.layers == ("first", "out")
-    network = family.midpoint()
-    assert network.first is network.again
-    assert sum(omega.shape[1] for omega in family.omega.values()) == 9 + 3 + 6 + 2
-
-
 def test_frozen_parameters_are_shared_and_stay():
     case = CASES["frozen"]
     family = trained(case)
@@ -652,16 +635,6 @@ def test_buffers_are_shared_and_copied():
     assert torch.equal(network.positions, family.template.positions)
     for name, buffer in network.named_buffers():
         assert buffer.data_ptr() != family.template.get_buffer(name).data_ptr()
-
-
-def test_channels_last_weights_are_views_of_the_row():
-    family = trained(CASES["channels_last"])
-    for vertex in (family.vertex(1), family.theta(family.coefficients(ALPHA))):
-        assert vertex["weight"].is_contiguous(memory_format=torch.channels_last)
-        assert not vertex["weight"].is_contiguous()
-    start = family.omega["weights"][1].data_ptr()
-    assert family.vertex(1)["weight"].data_ptr() == start
-    assert family.midpoint().weight.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_forward_leaves_no_graph_behind():

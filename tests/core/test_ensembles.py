@@ -329,7 +329,9 @@ def test_entropy_and_disagreement_of_classes_are_those_of_scipy():
     np.testing.assert_allclose(found.entropy.detach(), scipy.stats.entropy(middle, axis=1), atol=1e-6)
     divergence = scipy.special.rel_entr(probabilities, middle).sum(2).mean(0)  # mutual information, as a divergence
     np.testing.assert_allclose(found.disagreement.detach(), divergence, atol=1e-6)
-    single = Ensemble([nn.Sequential(net, Wrapped(lambda y: y[:, :1])) for net in nets], "sigmoid").predict(x)
+    single = Ensemble(
+        [nn.Sequential(net, Wrapped(lambda y: y[:, :1])) for net in nets], "sigmoid", outputs="logits"
+    ).predict(x)
     pair = [nn.Sequential(net, Wrapped(lambda y: torch.cat([torch.zeros_like(y[:, :1]), y[:, :1]], 1))) for net in nets]
     expected = Ensemble(pair).predict(x)
     torch.testing.assert_close(single.entropy[:, 0], expected.entropy)
@@ -438,10 +440,10 @@ def constant(output: Any) -> list[nn.Module]:
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: Ensemble([]), ValueError, "at least one member"),
-        (lambda: Subspace(Net, Line()).ensemble([]), ValueError, "at least one member"),
+        (lambda: Ensemble([]), ValueError, "got nothing: expected a list of one network or more"),
+        (lambda: Subspace(Net, Line()).ensemble([]), ValueError, "got nothing: expected a list of one network or more"),
         (lambda: Subspace(Net, Line()).ensemble([-0.05, 1.05]), ValueError, r"-0\.05.*outside=True"),
-        (lambda: Ensemble([Net(), lambda x: x]), TypeError, "expected a list of networks"),
+        (lambda: Ensemble([Net(), lambda x: x]), TypeError, "expected a list of one network or more"),
         (lambda: Ensemble(trio(), "votes"), ValueError, "average='votes': expected one of 'probabilities', 'logits'"),
         (lambda: Ensemble(trio(), "output"), ValueError, r"average='output': did you mean 'outputs'\?"),
         (lambda: Ensemble(constant(1.0)), TypeError, "return a float: pass select="),

@@ -1,15 +1,11 @@
 """Files are whole or not there, and damage is found."""
 
-import dataclasses
 import errno
-import json
-import math
 import os
 import resource
 import stat
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -32,8 +28,6 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_else(tmp_path: P
     files.write(path, b"old")
     with pytest.raises(TypeError):
         files.write(path, "a string")  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        files.write_json(path, {"a": object()})
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError, match="folder"):
         files.write(tmp_path / "folder", b"content")
@@ -102,71 +96,6 @@ def test_appending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*make room on the disk.*log"):
         files.sync(tmp_path / "log")
-
-
-# JSON
-
-
-@dataclasses.dataclass
-class Record:
-    a: Any
-    b: dict[str, Any]
-
-
-def test_json_is_for_people_and_programs(tmp_path: Path):
-    path = tmp_path / "value.json"
-    files.write_json(path, {"a": [1, None], "b": "ω"})
-    text = path.read_text()
-    assert json.loads(text) == {"a": [1, None], "b": "ω"}
-    assert len(text.splitlines()) > 3
-    assert text.endswith("}\n")
-
-
-def test_numbers_that_json_does_not_have_and_dataclasses_come_back():
-    value = {"a": [[1, 2.5], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
-    assert files.from_json(json.loads(files.to_json(value))) == value
-    found = files.from_json(json.loads(files.to_json(Record((1, math.nan), {"x": 1e-300}))))
-    assert math.isnan(found["a"].pop())
-    assert found == {"a": [1], "b": {"x": 1e-300}}
-
-
-# Lines
-
-
-def test_no_byte_of_a_line_can_be_changed_unnoticed(tmp_path: Path):
-    path, rows = tmp_path / "lines", [{"epoch": 3, "accuracy": 0.91}, {"list": [{"on": "test"}], "l2": None}]
-    for row in rows:
-        files.append_line(path, row)
-    assert files.read_lines(path, "remove it") == rows
-    whole = path.read_bytes()
-    for place in range(len(whole) - 1):
-        for bit in (0, 1, 4, 5):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
-            try:
-                assert files.read_lines(path, "remove it") == rows, place  # a space that became another one
-            except files.FileError:
-                continue
-
-
-def test_a_line_that_was_not_written_to_its_end_is_replaced(tmp_path: Path):
-    path = tmp_path / "lines"
-    for left in (b"", b"{", b'{"a": 1', b"x" * 10_000):
-        path.unlink(missing_ok=True)
-        files.append_line(path, {"a": 1})
-        files.append(path, left)
-        assert files.read_lines(path, "remove it") == [{"a": 1}]
-        files.append_line(path, {"a": 2})
-        assert files.read_lines(path, "remove it") == [{"a": 1}, {"a": 2}]
-
-
-@pytest.mark.parametrize(
-    ("line", "message"), [(b"[]", "line 1: expected an object, found a list"), (b"[" * 10**5, "recursion"), (None, "")]
-)
-def test_what_are_no_lines(line: bytes | None, message: str, tmp_path: Path):
-    path = tmp_path / "lines"
-    path.mkdir() if line is None else path.write_bytes(line + b"\n")
-    with pytest.raises(files.FileError, match=message or "it is not a file"):
-        files.read_lines(path, "remove it")
 
 
 # Tensors

@@ -6,7 +6,8 @@ import torch
 from helpers import quick
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
+from torch.testing import assert_close
 
 from subspaces.core import geometry
 from subspaces.core.geometry import cos2, distances, mix
@@ -59,7 +60,7 @@ def test_cos2_is_between_0_and_1_and_ignores_length(seed, first, second):
     value = cos2(pieces)
     assert 0 <= value <= 1 + 1e-12
     scaled = [torch.stack([first * piece[0], second * piece[1]]) for piece in pieces]
-    torch.testing.assert_close(cos2(scaled), value)
+    assert_close(cos2(scaled), value)
 
 
 def test_cos2_of_parallel_and_orthogonal_vectors():
@@ -79,7 +80,7 @@ def test_gradient_of_cos2_is_the_formula(dtype):
         (first, factor * (b - (a @ b) / (a @ a) * a)),
         (second, factor * (a - (a @ b) / (b @ b) * b)),
     ):
-        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+        assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("zero", [[0], [1], [0, 1]])
@@ -94,14 +95,60 @@ def test_zero_vector_is_orthogonal_to_all(zero, dtype):
     assert piece.grad.isfinite().all()
 
 
-# Of large matrices the gradient is made late
-
-
-PAIRS = [(2, None), (4, (3, 1))]
+PAIRS = [(2, None), (4, (3, 1)), (3, (0, 1))]
 
 
 def chosen_of(pair: tuple[int, int] | None) -> Tensor | None:
     return None if pair is None else torch.tensor(pair)
+
+
+# Of vertices on a CPU the gradient is in closed form
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [7, 1000, 2**15 + 1])
+@pytest.mark.parametrize(("m", "pair"), PAIRS)
+def test_closed_form_has_the_value_and_gradient_of_autograd(m, pair, n, dtype):
+    (omega,) = rows(n, m=m, dtype=dtype)
+    omega[1] += omega[0]
+    vertices, plain = nn.Parameter(omega), omega.clone().requires_grad_()
+    values = cos2([vertices], pair), cos2([plain], chosen_of(pair))
+    assert torch.equal(*values)
+    for value in values:
+        (0.3 * value).backward()
+    assert_close(vertices.grad, plain.grad, rtol=4 * torch.finfo(dtype).eps, atol=1e-9)
+
+
+@pytest.mark.parametrize(("m", "pair"), PAIRS)
+def test_closed_form_has_gradients_of_its_own_and_may_be_used_twice(m, pair):
+    (piece,) = rows(6, m=m, dtype=torch.float64)
+    found = []
+    for omega in (nn.Parameter(piece.clone()), piece.clone().requires_grad_()):
+        value = cos2([omega], pair)
+        (slope,) = torch.autograd.grad(value, omega, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum() + value, omega)[0])
+        twice = cos2([omega], pair) + 2 * cos2([omega], pair).exp()
+        found.append(torch.autograd.grad(twice, omega)[0])
+    assert_close(found[:2], found[2:])
+
+
+def test_inside_a_transform_vertices_are_as_any_tensor():
+    vertices = nn.Parameter(rows(6)[0])
+    found = torch.vmap(lambda scale: scale * cos2([vertices]))(torch.tensor([1.0, 2.0]))
+    assert_close(found, torch.tensor([1.0, 2.0]) * cos2([vertices]))
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_numbers_that_are_not_finite_give_no_warning(bad):
+    vertices = nn.Parameter(torch.tensor([[1.0, bad], [2.0, 3.0]]))
+    value = cos2([vertices])
+    value.backward()
+    assert not value.isfinite()
+    assert not vertices.grad.isfinite().all()
+    (torch.inf * cos2([nn.Parameter(torch.eye(2))])).backward()
+
+
+# Of large matrices the gradient is made late
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -129,21 +176,25 @@ def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatc
     several = torch.stack([piece, 2 * piece.flip(1), piece.cos()]).detach()
     found = torch.vmap(torch.func.grad(lambda one: cos2([one], chosen)))(several)
     for one, its in zip(several, found, strict=True):
-        torch.testing.assert_close(its, torch.func.grad(lambda one: cos2([one], chosen))(one))
+        assert_close(its, torch.func.grad(lambda one: cos2([one], chosen))(one))
     several.requires_grad_()  # as runs of one program have it: several at once, and their gradients after that
     torch.vmap(lambda one: cos2([one], chosen))(several).sum().backward()
-    torch.testing.assert_close(several.grad, found)
+    assert_close(several.grad, found)
 
 
-def test_a_late_gradient_comes_after_that_of_the_network(monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "function", "otherwise"),
+    [(nn.Parameter, geometry._Cos2, ["penalty", "network"]), (Tensor.requires_grad_, geometry._Late, ["network"])],
+)
+def test_a_late_gradient_comes_after_that_of_the_network(kind, function, otherwise, monkeypatch):
     """Also where the penalty is the last thing that was computed, with which autograd would begin."""
     made: list[str] = []
-    backward = geometry._Late.backward
-    monkeypatch.setattr(geometry._Late, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
-    for large, expected in ((10**9, ["network"]), (1, ["network", "penalty"])):
+    backward = function.backward
+    monkeypatch.setattr(function, "backward", lambda *given: (made.append("penalty"), backward(*given))[1])
+    for large, expected in ((10**9, otherwise), (1, ["network", "penalty"])):
         monkeypatch.setattr(geometry, "LARGE", large)
         made.clear()
-        omega = rows(8)[0].requires_grad_()
+        omega = kind(rows(8)[0])
         weights = mix(torch.tensor([0.5, 0.5]), omega)
         weights.register_hook(lambda _: made.append("network"))
         (weights.sin().sum() + cos2([omega])).backward()
@@ -190,7 +241,7 @@ def test_mix_is_the_weighted_sum(dtype):
         expected = sum(columns[i] * omega[i].to(exact) for i in range(3))
         assert found.dtype == dtype
         assert found.shape == (11,)
-        torch.testing.assert_close(found, expected.to(dtype))
+        assert_close(found, expected.to(dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

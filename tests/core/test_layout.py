@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from subspaces.core.layout import Entry, Layout, is_weight, trainable
+from subspaces.core.layout import Layout, is_weight, trainable
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -87,13 +87,6 @@ def test_channels_last_weights_stay_so_without_a_copy(shape):
     assert row.eq(1).all()
 
 
-def test_entry_of_a_scalar():
-    entry = Entry(("scale",), 0, (), ())
-    assert entry.numel == 1
-    assert entry.flatten(torch.tensor(3.0)).tolist() == [3.0]
-    assert entry.restore(torch.tensor([3.0])).shape == ()
-
-
 def test_groups_by_being_a_weight():
     layout = Layout.of(Small())
     assert names(layout) == {
@@ -105,10 +98,6 @@ def test_groups_by_being_a_weight():
     assert {name: layout.layers[entry.layer] for name, entry in layout.entries.items()} == {
         name: name.partition(".")[0] for name in layout.entries
     }
-
-
-def test_parameters_of_the_network_itself_are_a_layer():
-    assert Layout.of(nn.Linear(2, 3)).layers == ("",)
 
 
 @pytest.mark.parametrize(("shape", "weight"), [((), False), ((3,), False), ((3, 2), True), ((3, 2, 1, 1), True)])

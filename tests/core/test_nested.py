@@ -93,16 +93,6 @@ structures = st.recursive(
 
 
 @settings(deadline=None, derandomize=True)
-@given(structures)
-def test_tensors_are_those_that_a_function_is_applied_to(value):
-    met: list[Tensor] = []
-    nested.apply(met.append, value)
-    found = nested.tensors(value)
-    assert len(found) == len(met)
-    assert all(one is other for one, other in zip(found, met, strict=True))
-
-
-@settings(deadline=None, derandomize=True)
 @given(structures, st.integers(1, SIZE))
 def test_joining_what_was_split_gives_it_back(value, groups):
     parts = nested.split(value, SIZE, groups)
@@ -122,15 +112,6 @@ def test_apply_reaches_every_tensor_and_keeps_everything_else(value):
         assert same(back, value)
     else:
         assert same(changed, value)
-
-
-@pytest.mark.parametrize("groups", range(1, SIZE + 1))
-def test_groups_differ_by_one_at_most_and_keep_the_order(groups):
-    parts = nested.split({"x": torch.arange(SIZE)}, SIZE, groups)
-    lengths = [len(part["x"]) for part in parts]
-    assert sum(lengths) == SIZE
-    assert max(lengths) - min(lengths) <= 1
-    assert torch.equal(torch.cat([part["x"] for part in parts]), torch.arange(SIZE))
 
 
 def test_only_tensors_of_the_batch_are_cut():
@@ -156,26 +137,11 @@ def test_whole_number_scalars_are_averaged_too(dtype):
     assert nested.join([torch.tensor(1, dtype=dtype), torch.tensor(0, dtype=dtype)], [3, 3]) == 0.5
 
 
-def test_low_precision_scalars_keep_their_dtype():
-    assert nested.join([torch.tensor(1.0, dtype=torch.bfloat16)] * 3, [1, 1, 1]).dtype == torch.bfloat16
-
-
-def test_joined_tensors_are_end_to_end_and_the_first_of_the_rest_is_kept():
-    joined = nested.join([(torch.zeros(2, 3), "a", None), (torch.ones(1, 3), "b", None)], [2, 1])
-    assert torch.equal(joined[0], torch.tensor([[0.0] * 3, [0.0] * 3, [1.0] * 3]))
-    assert joined[1:] == ("a", None)
-
-
 def test_outputs_without_the_batch_in_front_are_refused():
     with pytest.raises(
         ValueError, match=r"samples=2: .* shape \(3, 4\) for 4 examples: expected the batch in the first"
     ):
         nested.join([torch.zeros(3, 4), torch.zeros(3, 4)], [4, 4])
-
-
-def test_outputs_of_different_structure_are_refused():
-    with pytest.raises(ValueError, match="zip"):
-        nested.join([(torch.zeros(1),), (torch.zeros(1), torch.zeros(1))], [1, 1])
 
 
 @pytest.mark.parametrize(

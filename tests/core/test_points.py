@@ -7,7 +7,6 @@ from helpers import Small
 from torch import nn
 
 from subspaces import Bezier, Line, Simplex, Subspace
-from subspaces.text import nearest
 
 
 def family(shape) -> Subspace:
@@ -85,10 +84,6 @@ def test_one_point_per_weight(shape):
         expected = shape.coefficients(value)  # [*shape, m]
         assert expected.shape == (*members.vertex(0)[name].shape, shape.vertices)
         torch.testing.assert_close(found[name], expected.movedim(-1, 0))
-
-
-def test_empty_dict_is_the_midpoint():
-    assert all(c.eq(0.5).all() for c in by_name(LINE, {}).values())
 
 
 def test_names_of_tied_weights_are_all_known():
@@ -185,10 +180,6 @@ def test_frozen_layers_are_unknown():
     module.conv.requires_grad_(False)
     with pytest.raises(KeyError, match="alpha names 'conv'"):
         Subspace(module, Line()).at({"conv": 0.3})
-
-
-def test_nearest_names_all_of_a_few():
-    assert nearest("x", ["first", "second"]) == "expected one of 'first', 'second'"
 
 
 def test_bad_alpha_changes_nothing():

@@ -2,7 +2,6 @@
 
 import copy
 import io
-import pickle
 import warnings
 
 import pytest
@@ -12,7 +11,6 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import subspaces as ss
-from subspaces.core import batchnorm
 from subspaces.core.batchnorm import tracked
 from subspaces.core.stale import StatisticsWarning
 
@@ -146,19 +144,6 @@ def test_fresh_statistics_of_a_compiled_family():
         assert_close(compiled(x), plain(x))
     for found, expected in zip(running(fresh.template), running(plain.template), strict=True):
         assert_close(found, expected)
-
-
-def test_the_compiler_is_asked_to_keep_out_by_those_alone_who_need_it(monkeypatch):
-    fresh = batchnorm.Apart()
-    monkeypatch.setattr(batchnorm, "apart", fresh)
-    made()
-    assert fresh.run is batchnorm.Apart.run
-    stored = pickle.dumps(made(statistics_every=2))
-    assert fresh.run is not batchnorm.Apart.run
-    later = batchnorm.Apart()  # as in a new process
-    monkeypatch.setattr(batchnorm, "apart", later)
-    pickle.loads(stored)
-    assert later.run is not batchnorm.Apart.run
 
 
 # Norms that do not count, and other buffers

@@ -290,11 +290,6 @@ def test_sample_by_what(shape, layerwise):
     }
 
 
-def test_samples_per_weight_are_uniform():
-    family = Subspace(lambda: nn.Linear(100, 100), Line(), seed=0)
-    assert stats.kstest(family.sample(per="weight")["weight"].flatten().numpy(), "uniform").pvalue > 0.01
-
-
 def test_extrapolation_on_request():
     family = Subspace(Small, Line()).eval()
     with pytest.raises(ValueError, match="pass outside=True"):
@@ -445,17 +440,6 @@ def test_penalty_and_distances_look_where_the_predicate_says():
     torch.testing.assert_close(everything.penalty(), exact_cos2(everything, 0, 1, tuple(everything.vertex(0))))
 
 
-def test_penalty_across_dtypes():
-    def make() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3).double(), nn.Linear(3, 3).bfloat16())
-
-    family = Subspace(make, Line())
-    names = ("0.weight", "1.weight", "2.weight")
-    torch.testing.assert_close(family.penalty(), exact_cos2(family, 0, 1, names), rtol=1e-4, atol=1e-6)
-    family.penalty().backward()
-    assert all(family.omega[group.name].grad.isfinite().all() for group in family.layout.groups if group.penalised)
-
-
 def test_distances_between_all_vertices():
     family = Subspace(Small, Simplex(3))
     found = family.distances()
@@ -493,16 +477,6 @@ def test_options_for_a_group_that_the_network_does_not_have():
     assert family.parameter_groups(others={"weight_decay": 0}) == [{"params": [family.omega["weights"]]}]
     family = Subspace(lambda: nn.LayerNorm(3), Line())
     assert family.parameter_groups(weights={"lr": 1}) == [{"params": [family.omega["others"]]}]
-
-
-def test_frozen_parameters_do_not_move():
-    module = Small()
-    module.conv.requires_grad_(False)
-    family = Subspace(module, Line())
-    optimizer = torch.optim.SGD(family.parameters(), lr=1, weight_decay=0.1)
-    loss_of(family(images())).backward()
-    optimizer.step()
-    assert torch.equal(family.midpoint().conv.weight, module.conv.weight)
 
 
 # Several samples and features

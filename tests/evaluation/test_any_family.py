@@ -1,5 +1,6 @@
 """Any family, network or list of networks on any loaders, against points made by hand and measured by other means."""
 
+import copy
 import random
 from types import SimpleNamespace
 from typing import Any
@@ -210,6 +211,25 @@ def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_th
     others = [float(np.ptp([logits(ss.recalibrate(made, training, batches=2), TEST) for _ in range(2)], 0).max())]
     assert min(others) > 1e-3
     assert found.statistics["images"] == 64
+
+
+def test_a_precision_is_used_for_a_family_and_for_a_network() -> None:
+    one = family(ss.Line(), normless)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = logits(one.midpoint(), TEST)
+    for what in (one, one.midpoint()):
+        found = ss.evaluate(what, test=TEST, precision="bfloat16", grid=(), progress=False)["midpoint"]
+        assert found.nll == pytest.approx(log_loss(labels(TEST), softmax(expected), labels=range(CLASSES)), abs=1e-6)
+        assert found.nll != ss.evaluate(what, test=TEST, grid=(), progress=False)["midpoint"].nll
+
+
+def test_statistics_are_made_for_copies_of_plain_networks() -> None:
+    net = network()
+    before = snapshot(net)
+    expected = logits(ss.recalibrate(copy.deepcopy(net), TRAINING), TEST)
+    check(ss.evaluate(net, test=TEST, statistics=TRAINING, progress=False)["midpoint"], [expected])
+    check(ss.evaluate([net, net], test=TEST, statistics=TRAINING, progress=False)["vertices"], [expected] * 2)
+    assert_same_state(net, before)
 
 
 # What belongs to the caller is left alone

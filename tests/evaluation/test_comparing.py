@@ -121,7 +121,7 @@ def test_a_folder_given_twice_is_read_once_and_a_copy_is_refused(made, tmp_path:
 def changed(folder: Path, to: Path, **fields) -> Path:
     """Copy a run with another evaluation."""
     shutil.copytree(folder, to)
-    dataclasses.replace(Evaluation.read(folder), **fields).write(to)
+    dataclasses.replace(Evaluation.load(folder), **fields).save(to)
     return to
 
 
@@ -131,7 +131,7 @@ def test_runs_on_other_data_are_refused(made, tmp_path: Path):
     run_files.write_json(tmp_path / "other" / "config.json", recipe.to_dict(), recipe.key)
     with pytest.raises(RunError, match=r"is of 'digits' and .*other of 'mnist': expected runs on one data set"):
         opened([made["standard"][0], tmp_path / "other"], alike=False)
-    dataset = {**Evaluation.read(made["line"][0]).dataset, "splits": {"test": 10}}
+    dataset = {**Evaluation.load(made["line"][0]).dataset, "splits": {"test": 10}}
     fewer = changed(made["line"][0], tmp_path / "fewer", dataset=dataset)
     with pytest.raises(RunError, match=r"with 297 test images and .* with 10: evaluate them alike"):
         opened([made["standard"][0], fewer])
@@ -156,7 +156,7 @@ def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):
 
 def test_mean_and_spread_over_seeds_are_those_of_the_records(made):
     (group,) = groups(made["line"])
-    records = [Evaluation.read(folder) for folder in made["line"]]
+    records = [Evaluation.load(folder) for folder in made["line"]]
     curve = curves.along(group, "ece")
     expected = np.array([[row.metrics["ece"] for row in one.rows if row.kind == "point"] for one in records])
     assert curve.grid.tolist() == [k / 20 for k in range(21)]
@@ -168,7 +168,7 @@ def test_mean_and_spread_over_seeds_are_those_of_the_records(made):
 
 def test_pairs_are_those_of_one_average(made):
     (group,) = groups(made["curve"][:1])
-    rows = Evaluation.read(made["curve"][0]).rows
+    rows = Evaluation.load(made["curve"][0]).rows
     for average, name in (("probabilities", None), ("logits", "logits")):
         pairs = curves.along(group, "nll", average=name)
         values = {min(row.alphas): row.nll for row in rows if row.average == average and row.role == "along"}
@@ -192,7 +192,7 @@ def test_the_log_is_read_where_every_seed_has_it(made):
 
 
 def test_seeds_evaluated_at_different_alphas_are_shown_at_those_of_all(made, tmp_path: Path):
-    full, rows = curves.along(groups(made["line"])[0], "accuracy"), Evaluation.read(made["line"][1]).rows
+    full, rows = curves.along(groups(made["line"])[0], "accuracy"), Evaluation.load(made["line"][1]).rows
     other = changed(made["line"][1], tmp_path / "other", rows=[row for row in rows if row.alphas != [0.25]])
     curve, kept = curves.along(groups([made["line"][0], other])[0], "accuracy"), full.grid != 0.25
     assert np.array_equal(curve.grid, full.grid[kept])
@@ -212,7 +212,7 @@ def test_what_was_not_measured_is_named(made, tmp_path: Path):
     empty = changed(made["line"][0], tmp_path / "empty", rows=[])
     with pytest.raises(UserError, match="not evaluated on 'test': run `subspaces evaluate"):
         first(groups([empty])[0])
-    rows = [row for row in Evaluation.read(made["line"][0]).rows if row.role != "midpoint"]
+    rows = [row for row in Evaluation.load(made["line"][0]).rows if row.role != "midpoint"]
     without = changed(made["line"][0], tmp_path / "without", rows=rows)
     with pytest.raises(UserError, match="has no midpoint on 'test'"):
         first(groups([without])[0])
@@ -235,7 +235,7 @@ def test_answers_over_seeds_and_what_stands_for_a_group(made):
             assert (each.seeds, each.networks) == ([0, 1], rows[0].networks)
     (line,) = groups(made["line"])
     ends = next(each for each in each_answer(line, alone=True) if each.kind == "alone")
-    found = [[row.nll for row in Evaluation.read(f).rows if row.alphas in ([0.0], [1.0])] for f in made["line"]]
+    found = [[row.nll for row in Evaluation.load(f).rows if row.alphas in ([0.0], [1.0])] for f in made["line"]]
     assert ends.spread("nll").values == pytest.approx(np.mean(found, axis=1))
 
 

@@ -88,26 +88,6 @@ def test_fewer_images_for_the_statistics(runs: Callable[..., list[Path]]) -> Non
     assert few.rows[0].metrics["nll"] != full.rows[0].metrics["nll"]
 
 
-def test_statistics_are_checked_with_several_numbers_of_images(runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("simplex")
-    evaluate(folder, random=0, triangle=0, check_statistics=(1,))
-    (record,) = evaluate(folder, random=0, triangle=0, check_statistics=(2, 50), plane=True, cells=5)
-    name = record.planes[0].name
-    images = [(check.where, check.statistics_images) for check in record.checks]
-    assert images == [("points", 128), ("points", 256), ("points", 1200), (name, 256), (name, 1200)]
-    rows = {tuple(row.alphas[0]): row.metrics for row in record.rows if row.kind == "point"}  # type: ignore[arg-type]
-    few, whole = record.checks[1], record.checks[2]
-    assert [tuple(at) for at in whole.at] == [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1 / 3, 1 / 3, 1 / 3)]
-    assert whole.values["accuracy"] == [rows[tuple(at)]["accuracy"] for at in whole.at]
-    assert whole.values["nll"] == pytest.approx([rows[tuple(at)]["nll"] for at in whole.at])
-    assert few.values["nll"] != whole.values["nll"]
-    cells = record.checks[-1]
-    plane = record.planes[0]
-    assert cells.at == [[x, y] for y in plane.ys for x in plane.xs]
-    assert cells.values["nll"] == pytest.approx([value for row in plane.values["nll"] for value in row])
-    assert ss.Evaluation.load(folder) == record
-
-
 # Examples
 
 
@@ -116,7 +96,7 @@ def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) ->
     (record,) = evaluate(folder, grid=(0.0, 0.2))
     examples = record.examples
     assert examples is not None
-    assert Evaluation.read(folder).examples == examples
+    assert Evaluation.load(folder).examples == examples
     assert examples.alphas == [row.alphas[0] for row in record.rows if row.kind == "point"] == [0.0, 0.2, 0.5, 0.8, 1.0]
     truth = Independent(folder)
     p = np.stack([softmax(truth.predict(alpha, "test")[0]) for alpha in examples.alphas])  # [p, n, classes]
@@ -173,14 +153,11 @@ def test_a_run_that_is_in_use_is_left_alone(runs: Callable[..., list[Path]]) -> 
         ({"random": 10**9}, "random=1000000000: .* at most 10001"),
         ({"triangle": 10**6}, "triangle=1000000: .* at most 140"),
         ({"statistics_batches": 10**30}, "statistics_batches=1000"),
-        ({"check_statistics": [10**30]}, "check_statistics=1000.* batches each"),
-        ({"check_statistics": range(1, 200)}, "check_statistics has 199 members"),
         ({"workers": -1}, "workers=-1: expected at least 0"),
         ({"cells": 1}, "cells=1: expected at least 2"),
         ({"random": -1}, "random=-1"),
         ({"statistics_batches": 0}, "statistics_batches=0: expected at least 1"),
         ({"plane_statistics_batches": 0}, "plane_statistics_batches=0"),
-        ({"check_statistics": (5, 0)}, "check_statistics"),
         ({"through": ("a", "b", "c", "d")}, "a plane goes through three networks"),
         ({"device": "gpu"}, "device='gpu'"),
     ],

@@ -25,14 +25,9 @@ def test_a_gpu_gives_the_numbers_of_the_cpu(name: str, runs: Callable[..., list[
     assert gpu.statistics == cpu.statistics
     for expected, found in zip(cpu.rows, gpu.rows, strict=True):
         assert found.metrics["accuracy"] == pytest.approx(expected.metrics["accuracy"], abs=2 / expected.count)
-        assert found.metrics["nll"] == pytest.approx(expected.metrics["nll"], rel=1e-3)
+        rel = 5e-3 if expected.group else 1e-3  # corrupted images differ in a grey level here and there
+        assert found.metrics["nll"] == pytest.approx(expected.metrics["nll"], rel=rel)
         assert found.diversity == (expected.diversity and pytest.approx(expected.diversity, abs=5e-3))
-    for shift, same in zip(cpu.shifts, gpu.shifts, strict=True):
-        assert (same.name, same.count, len(same.rows)) == (shift.name, shift.count, len(shift.rows))
-        for expected, found in zip(shift.rows, same.rows, strict=True):
-            assert found.metrics["nll"] == pytest.approx(
-                expected.metrics["nll"], rel=5e-3
-            )  # a grey level here and there
     for before, after in zip(cpu.planes, gpu.planes, strict=True):
         assert after.xs == pytest.approx(before.xs)
         for one_row, other_row in zip(before.values["nll"], after.values["nll"], strict=True):

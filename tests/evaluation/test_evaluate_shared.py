@@ -14,8 +14,7 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.evaluation import Evaluation
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.cache import Shelf
-from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import ensembles_in, evaluate_together
 from subspaces.experiments.training import Run
 from subspaces.experiments.training.display import Display
 
@@ -57,7 +56,7 @@ def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp
     assert (first.end(), second.end()) == ("asked\n", "")
     alone = ss.evaluate(copies, progress=False, **SMALL)
     for folder, record in zip(folders, alone, strict=True):
-        assert without_environment(Evaluation.read(folder)) == without_environment(record)
+        assert without_environment(Evaluation.load(folder)) == without_environment(record)
 
 
 def trains(pause: Pause, folder: Path) -> None:
@@ -101,7 +100,7 @@ def test_ensembles_are_shared_and_leave_no_locks(runs: Runs, tmp_path: Path) -> 
     first.resume.set()
     assert (first.end(), second.end()) == ("", "")
     assert os.listdir(to) == ["ensembles.json"]
-    assert len(Shelf(to / "ensembles.json").read()) == 2
+    assert len(ensembles_in(to / "ensembles.json")) == 2
     before = (to / "ensembles.json").stat().st_mtime_ns
     evaluate_together(groups, to=to, device="cpu", progress=False)
     assert (to / "ensembles.json").stat().st_mtime_ns == before

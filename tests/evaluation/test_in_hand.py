@@ -97,11 +97,6 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
         (lambda: ss.evaluate(normless(), test=[(TEST[0][0], TEST[0][1] + 0.5)]), TypeError, r"task=Regression\(\)"),
         (lambda: ss.evaluate([], test=TEST), TypeError, "test="),
         (lambda: ss.evaluate([normless()] * 3, test=TEST, plane=True), ValueError, "plane=…: ensemble is no family"),
-        (
-            lambda: ss.evaluate([normless()] * 3, test=TEST, check_statistics=[1]),
-            ValueError,
-            "check_statistics=…: ensemble is no family of networks; expected a Subspace",
-        ),
     ],
 )
 def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str) -> None:

@@ -28,7 +28,6 @@ ALL: dict[str, Any] = {
     "grid": (0.0, 0.2),
     "plane": True,
     "cells": 2,
-    "check_statistics": (1,),
     "corruptions": ss.Corruptions(["fog"], [1, 3]),
     "choose_on": "test",
 }
@@ -81,17 +80,29 @@ def whole(folder: Path) -> dict[str, Any]:
 def test_measurements_are_found_by_key_and_metrics_and_the_last_counts(tmp_path: Path) -> None:
     path = tmp_path / FILE
     known = Measurements(path)
-    for at, metrics in ((1, ["a"]), (2, ["a", "b"]), ((0.5, 1), ["a"])):
+    a, b = METRICS["nll"], METRICS["ece"]
+    for at, metrics in ((1, ["nll"]), (2, ["nll", "ece"]), ((0.5, 1), ["nll"])):
         known.add({"of": "row", "at": at}, {"value": float("nan") if at == 1 else at, "metrics": metrics})
-    known.add({"of": "row", "at": 2}, {"value": 3, "metrics": ["a"]})
+    known.add({"of": "row", "at": 2}, {"value": 3, "metrics": ["nll"]})
     for each in (known, Measurements(path)):
         assert str((each.find({"of": "row", "at": 1}) or {})["value"]) == "nan"
-        assert each.find({"at": 2, "of": "row"}, ["a"]) == {"value": 3, "metrics": ["a"]}
-        assert each.find({"of": "row", "at": 2}, ["a", "b"]) is None
+        assert each.find({"at": 2, "of": "row"}, [a]) == {"value": 3, "metrics": ["nll"]}
+        assert each.find({"of": "row", "at": 2}, [a, b]) is None
         assert each.find({"of": "row", "at": 4}) is each.find({"of": "cell", "at": 1}) is None
         assert [key["at"] for key, _ in each.items(of="row")] == [1, [0.5, 1], 2]
         assert [key["at"] for key, _ in each.items(of="row", at=(0.5, 1))] == [[0.5, 1]]
     assert len(path.read_bytes().splitlines()) == 4
+
+
+def test_a_measurement_is_found_in_the_precisions_that_may_be_taken(tmp_path: Path) -> None:
+    path, key = tmp_path / FILE, {"of": "row", "at": 1}
+    Measurements(path, ["bfloat16"]).add(key, {"value": 1})
+    assert Measurements(path, ["float32"]).find(key) is None
+    both = Measurements(path, ["float32", "bfloat16"])
+    assert both.find(key) == {"value": 1}
+    both.add(key, {"value": 2})
+    assert Measurements(path, ["float32"]).find(key) == both.find(key) == {"value": 2}
+    assert [values["value"] for _, values in both.items(of="row")] == [1, 2]  # what counts most is the last
 
 
 @pytest.mark.parametrize("cut", range(1, 60, 7))
@@ -151,7 +162,7 @@ def test_another_setting_throws_nothing_away(
     (expected,) = evaluate(fresh, **ALL, **NEW[change])
     assert content(found) == content(expected)
     assert found.rows != first.rows
-    assert (found.planes, found.checks) == (first.planes, first.checks) or change == "precision"
+    assert found.planes == first.planes or change == "precision"
     if change == "metric":
         METRICS.remove("top3")
         assert again == 5  # points along the curve; what has not the metric is not measured again
@@ -187,12 +198,12 @@ def test_an_ensemble_of_a_run_that_was_trained_anew(one: Any) -> None:
 
 def test_a_plane_through_a_run_that_was_trained_anew(one: Any) -> None:
     curve, other = one(), one("first")
-    settings: dict[str, Any] = {"grid": (), "through": [other], "cells": 2, "check_statistics": (1,)}
+    settings: dict[str, Any] = {"grid": (), "through": [other], "cells": 2}
     (first,) = evaluate(curve, **settings)
     retrained.anew(other)
     (found,) = evaluate(curve, **settings)
     (expected,) = evaluate(retrained.unmeasured(curve, curve.parent / "fresh"), **settings)
-    assert (found.planes, found.checks, found.rows) == (expected.planes, expected.checks, first.rows)
+    assert (found.planes, found.rows) == (expected.planes, first.rows)
     assert found.planes[0].values["nll"] != first.planes[0].values["nll"]
     (few,) = evaluate(curve, **settings, plane_statistics_batches=1)
     assert [plane.statistics_images for plane in few.planes] == [300]
@@ -330,9 +341,9 @@ def test_what_a_line_holds_is_not_trusted(one: Any) -> None:
     known = Measurements(folder / FILE)
     for line in lines:
         if line["key"]["of"] == "row":
-            line["values"]["row"]["metrics"] = 3
+            del line["values"]["row"]["metrics"]
         known.add(line["key"], line["values"])
-    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(it\.metrics is 3\): remove it"):
+    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(a Row: .*'metrics'\): remove it"):
         evaluate(folder, grid=())
 
 

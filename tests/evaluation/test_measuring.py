@@ -11,8 +11,11 @@ from torch import Tensor
 import subspaces as ss
 from subspaces.evaluation.points import plan, to_place
 from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.ensembles import evaluate_together
-from subspaces.experiments.training import Run
+from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
 CPU: dict[str, Any] = {"device": "cpu", "progress": False, "trust": True}
 
@@ -68,6 +71,34 @@ def test_a_run_in_two_ensembles_is_asked_once(small: Any, tmp_path: Path, monkey
     groups = [[small("first"), small("second")], [small("second"), small("dropout")]]
     assert len(evaluate_together(groups, to=tmp_path, **CPU)) == 2
     assert seen == [3]
+
+
+class Replayed:
+    """Stands for a CUDA graph: runs again what was captured."""
+
+    def __init__(self, work: Any, device: Any) -> None:
+        self.replay = work
+
+    def __getitem__(self, index: int) -> Any:
+        return (self, self.replay())[index]
+
+
+def test_the_graph_makes_the_statistics_of_each_point_from_its_own_weights(
+    small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subspaces.experiments.evaluating.captured.captured", Replayed)
+    one = run_subjects(None, Execution(device="cpu"), trust=True)(Run.open(small("curve")))
+    about = (one.recipe, one.images_of, one.execution)
+    found = []
+    for kind in (Predictor, CapturedPredictor):
+        splits = {"test": evaluation_batches(one.images_of.test, *about)}
+        how: dict[str, Any] = {"weights": one.weights, "batches": 2, "seed": 1}
+        predictor = kind(one.family.midpoint(), one.task, splits, statistics_batches(*about), **how)
+        found.append([dict(network.named_buffers()) for network in predictor.prepare([0.0, 0.5, 1.0])])
+    for plain, captured in zip(*found, strict=True):
+        for name, value in plain.items():
+            if name.endswith(("mean", "var")):
+                torch.testing.assert_close(captured[name], value, rtol=1e-4, atol=1e-5)
 
 
 def test_a_plane_that_cannot_be_is_refused_before_anything_is_measured(

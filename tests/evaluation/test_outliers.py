@@ -20,7 +20,7 @@ import subspaces as ss
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
 from subspaces.evaluation.pictures import fitted
-from subspaces.evaluation.session import Session
+from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Split
 
@@ -102,14 +102,14 @@ def other(name: str) -> Any:
 
 def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder,) = runs("line")
-    load, asked = data.load, []
-    measure = Session._scores
+    load, asked, outputs = data.load, [], Predictor.outputs
 
-    def counting(self: Session, items: Any, batches: Any, labelled: bool) -> Any:
-        asked.append(items)
-        return measure(self, items, batches, labelled)
+    def counting(self: Predictor, points: Any, examples: Any, *, labelled: bool = True, **how: Any) -> Any:
+        if not labelled:
+            asked.append(points)
+        return outputs(self, points, examples, labelled=labelled, **how)
 
-    monkeypatch.setattr(Session, "_scores", counting)
+    monkeypatch.setattr(Predictor, "outputs", counting)
     monkeypatch.setattr(
         data, "load", lambda name, *args, **more: other(name) if name == "cifar10" else load(name, **more)
     )
@@ -122,11 +122,11 @@ def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pyt
     row = found.against("midpoint", "cifar10")
     assert row.count == 50
     assert (row.auroc_probability, row.fpr95_probability) == pytest.approx(independent(inside, outside), abs=1e-4)
-    assert len(asked) == 2
+    assert len(asked) == 1
     (again,) = evaluate(folder, outliers=["cifar10"], **LINE)
-    assert (len(asked), again) == (2, found)
+    assert (len(asked), again) == (1, found)
     (more,) = evaluate(folder, outliers=["cifar10"], answers=["midpoint", "pair"], grid=(0.25, 0.5))
-    assert len(asked[3]) == 1
+    assert len(asked[1]) == 2  # the points that are new alone
     assert len(more.rows) == len(found.rows) + 3 + 4
     for wrong, said in (
         ("digits", r"'digits': .* was trained on it"),
@@ -183,7 +183,7 @@ def test_images_are_fitted_to_the_shape_of_a_run() -> None:
         ("mnist", "is no run; expected loaders such as {'mnist': loader}"),
         (iter(TEST), "walked over again"),
         ({"far": 3}, "expected something that yields batches"),
-        ({"far": [], "near": TEST}, "a loader has no examples"),
+        ({"far": [], "near": TEST}, "the far loader has no examples"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(value: Any, said: str) -> None:

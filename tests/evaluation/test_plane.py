@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Plane
-from subspaces.experiments.evaluating.planes import parse_network
+from subspaces.experiments.evaluating.evaluate import parse_network
 from subspaces.experiments.training import Run, RunError, run_files
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP

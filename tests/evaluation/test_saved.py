@@ -12,12 +12,11 @@ from helpers import resealed
 
 import subspaces as ss
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.rows import (
     Answered,
-    Check,
     Choice,
     Corner,
-    Description,
     Drawn,
     Examples,
     Plane,
@@ -46,7 +45,6 @@ def evaluation() -> Evaluation:
     dataset = {"name": "digits", "classes": ["0"], "splits": {"test": 2}}
     pair = row([0.0, 1.0], average="logits", diversity={"tv": 0.5})
     choice = Choice("pair", "accuracy", "test", True, [0.0, 1.0], {"test": dict(METRICS)})
-    check = Check("points", [[0.0]], "test", 128, {"accuracy": [0.5], "nll": [1.0]})
     shifted = row([0.5], severity=3, group="weather", source="made", data="fog")
     told_apart = dataclasses.replace(row([0.5], group="outliers", source="data", data="mnist"), metrics={"auroc": 0.75})
     return Evaluation(
@@ -54,8 +52,8 @@ def evaluation() -> Evaluation:
         shape={"kind": "interval", "vertices": 2, "type": "Line"},
         task="classification",
         metrics=[
-            Description("accuracy", "accuracy", "what is right", lower_is_better=False, percent=True),
-            Description("nll", "NLL", "how improbable that was"),
+            Metric("accuracy", "accuracy", "what is right", lower_is_better=False, percent=True),
+            Metric("nll", "NLL", "how improbable that was"),
         ],
         answers=[Answered("pair", "ensemble of 0 and 1", 2, "along", [0.0, 1.0], "probabilities")],
         environment={},
@@ -71,7 +69,6 @@ def evaluation() -> Evaluation:
         ],
         planes=[plane],
         choices=[choice],
-        checks=[check],
         examples=Examples("test", [0.0, 0.5], [1, 1, 2], "AAE=", [3], [7], [[1], [2]], [[0.5], [0.75]]),
     )
 
@@ -80,11 +77,11 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     training = Training(
         "g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, 1.0, [{"epoch": 1}], None, "", {}
     )
-    few = dataclasses.replace(evaluation(), recipe=None, examples=None, planes=[], choices=[], checks=[])
+    few = dataclasses.replace(evaluation(), recipe=None, examples=None, planes=[], choices=[])
     for made in (evaluation(), few, dataclasses.replace(few, training=training, command="subspaces evaluate x")):
         for target in (tmp_path, tmp_path / "mine.json"):  # a run folder, and a file of the user's
-            made.write(target)
-            assert Evaluation.read(target) == made
+            made.save(target)
+            assert Evaluation.load(target) == made
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "mine.json"]
 
 
@@ -93,8 +90,8 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
     for value in (math.nan, math.inf, -math.inf):
         made.rows = [dataclasses.replace(one, metrics={"accuracy": 0.5, "nll": value}) for one in made.rows]
         made.planes[0].values["nll"][0][0] = value
-        made.write(tmp_path)
-        found = Evaluation.read(tmp_path)
+        made.save(tmp_path)
+        found = Evaluation.load(tmp_path)
         assert repr(found) == repr(made)  # which tells nan from nan, where == does not
 
 
@@ -114,47 +111,32 @@ def test_the_frame_has_a_row_for_each_row() -> None:
 
 DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda values: values.pop("dataset"), "'dataset'"),
-    (lambda values: values.update(more=1), "unknown 'more'"),
-    (lambda values: values.update(environment=None), "environment is None"),
-    (lambda values: values["dataset"].pop("splits"), r"dataset\.splits is None"),
-    (lambda values: values["dataset"].update(classes=3), r"dataset\.classes is 3"),
-    (lambda values: values["shape"].update(kind={}), r"shape\.kind is {}"),
-    (lambda values: values["metrics"][0].update(goal=10**400), r"metrics\[0\]\.goal is 1000"),
-    (lambda values: values["rows"][1].update(alphas=None), r"rows\[1\]\.alphas is None"),
-    (lambda values: values["rows"][0].update(role=3), r"rows\[0\]\.role is 3"),
-    (lambda values: values["rows"][0]["metrics"].update(nll="1.0"), r"rows\[0\]\.metrics\.nll is '1\.0'"),
-    (lambda values: values["rows"][0]["metrics"].update(nll=True), r"rows\[0\]\.metrics\.nll is True"),
-    (lambda values: values["rows"][0].update(reliability=[]), r"rows\[0\]\.reliability is \[\]"),
-    (lambda values: values["rows"][0].update(kind="lost"), r"rows\[0\]\.kind is 'lost'"),
-    (lambda values: values["rows"][0].update(severity="2"), r"rows\[0\]\.severity is '2'"),
-    (lambda values: values["rows"][0]["reliability"]["count"].append(0.5), r"reliability\.count\[2\] is 0\.5"),
-    (lambda values: values["metrics"][0].update(percent=None), r"metrics\[0\]\.percent is None"),
+    (lambda values: values.update(more=1), "'more'"),
+    (lambda values: values["rows"].append(3), "a Row: 'int' object"),
     (lambda values: values["answers"][0].pop("words"), "'words'"),
-    (lambda values: values["planes"][0]["values"]["nll"][1].__setitem__(0, "x"), r"values\.nll\[1\]\[0\] is 'x'"),
-    (lambda values: values["checks"][0].update(at=[0.0]), r"checks\[0\]\.at\[0\] is 0\.0"),
-    (lambda values: values["examples"].update(images=3), r"examples\.images is 3"),
+    (lambda values: values["planes"][0].update(more=1), "'more'"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
 def test_what_is_damaged_is_named(damage: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
-    evaluation().write(tmp_path)
+    evaluation().save(tmp_path)
     resealed(tmp_path / "evaluation.json", damage)
     with pytest.raises(ss.FileError, match=rf"evaluation\.json is damaged \(.*{message}.*\): remove it and evaluate"):
-        Evaluation.read(tmp_path)
+        Evaluation.load(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", "1", "[" * 10**5])
 def test_what_is_no_evaluation_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").write_text(text)
     with pytest.raises(ss.FileError, match=r"evaluation\.json is damaged"):
-        Evaluation.read(tmp_path)
+        Evaluation.load(tmp_path)
     with pytest.raises(ss.FileError, match=r"has no evaluation\.json: run `subspaces evaluate"):
-        Evaluation.read(tmp_path / "none")
+        Evaluation.load(tmp_path / "none")
 
 
 def test_another_schema_is_said_to_be_one(tmp_path: Path) -> None:
-    evaluation().write(tmp_path)
+    evaluation().save(tmp_path)
     resealed(tmp_path / "evaluation.json", lambda values: values.update(schema=1))
     with pytest.raises(ss.FileError, match="has schema 1, this version reads 3: remove it and evaluate anew"):
-        Evaluation.read(tmp_path)
+        Evaluation.load(tmp_path)

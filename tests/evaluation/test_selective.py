@@ -13,7 +13,7 @@ from torch import Tensor
 from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import each_top
 from subspaces.evaluation.rows import RiskCoverage
-from subspaces.evaluation.selective import answered, threshold
+from subspaces.evaluation.selective import POINTS, answered, threshold
 from subspaces.evaluation.selective import risk_coverage as curve_of
 
 LEVELS = [0.5, 0.6, 0.75, 0.9, 1.0]
@@ -27,8 +27,8 @@ def aurc(probabilities: Tensor, labels: Tensor) -> float:
     return METRICS["aurc"](certainly(probabilities), labels)
 
 
-def risk_coverage(probabilities: Tensor, labels: Tensor, points: int = 51) -> RiskCoverage:
-    return curve_of(each(probabilities, labels), points)
+def risk_coverage(probabilities: Tensor, labels: Tensor) -> RiskCoverage:
+    return curve_of(each(probabilities, labels))
 
 
 def threshold_for_risk(probabilities: Tensor, labels: Tensor, risk: float) -> float | None:
@@ -75,17 +75,17 @@ def test_risks_are_the_mean_over_all_orders_of_equals(case: list[tuple[float, bo
     assert curve.risk == pytest.approx(expected.tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize(("n", "points"), [(1, 51), (2, 51), (50, 51), (51, 51), (1000, 51), (10_007, 51), (1000, 2)])
-def test_coverages_are_spread_from_one_example_to_all(n: int, points: int) -> None:
+@pytest.mark.parametrize("n", [1, 2, 50, 51, 1000, 10_007])
+def test_coverages_are_spread_from_one_example_to_all(n: int) -> None:
     generator = torch.Generator().manual_seed(n)
     probabilities = torch.randn(n, 3, generator=generator).softmax(-1)
     labels = torch.randint(3, (n,), generator=generator)
-    curve = risk_coverage(probabilities, labels, points)
+    curve = risk_coverage(probabilities, labels)
     assert len(curve.coverage) == len(curve.risk)
-    assert len(curve.coverage) == (min(n, 50) if n <= 51 else points)  # 51: the first two coincide
+    assert len(curve.coverage) == (min(n, 50) if n <= 51 else POINTS)  # 51: the first two coincide
     assert curve.coverage[0] == 1 / n
     assert curve.coverage[-1] == 1.0
-    assert max(np.diff(curve.coverage), default=0) <= 1 / (points - 1) + 1 / n
+    assert max(np.diff(curve.coverage), default=0) <= 1 / (POINTS - 1) + 1 / n
     assert curve.risk[-1] == pytest.approx(float((probabilities.argmax(1) != labels).double().mean()))
 
 
@@ -115,13 +115,3 @@ def test_a_threshold_of_one_split_selects_on_another() -> None:
 
 def test_nothing_selected_is_no_error() -> None:
     assert selected(*of([0.9], [False]), 0.95) == {"coverage": 0.0, "risk": 0.0}
-
-
-def test_what_does_not_fit_is_named() -> None:
-    one = of([0.9], [True])
-    with pytest.raises(ValueError, match="points=1: expected at least 2"):
-        risk_coverage(*one, 1)
-    with pytest.raises(ValueError, match=r"risk=5: expected an error between 0 and 1"):
-        threshold_for_risk(*one, 5)
-    with pytest.raises(ValueError, match=r"labels of shape \(3,\)"):
-        aurc(one[0], torch.zeros(3, dtype=torch.int64))

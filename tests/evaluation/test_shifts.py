@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces.evaluation import Row, measuring
-from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.measurements import FILE
 from subspaces.evaluation.pictures import in_batches
-from subspaces.evaluation.predictor import Outputs, Predictor
+from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Files, StreamingLoader
 from subspaces.experiments.evaluating.run_subject import run_subjects
@@ -69,16 +68,15 @@ def test_the_numbers_are_those_of_a_plain_loop() -> None:
     assert found.shifted("midpoint", "dark").accuracy == found.shifted("midpoint", "dark", 2).accuracy
 
 
-def test_large_parts_hold_the_same_outputs_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = [[Classes(torch.randn(size, 3)) for _ in range(2)] for size in (2, 3, 4)]
-    parts = [Outputs(members, torch.arange(len(members[0]))) for members in classes]
-    (whole,) = measuring.in_large_parts(parts)
-    assert torch.equal(whole.members[1].logs, torch.cat([b.logs for _, b in classes]))
-    assert whole.target.tolist() == [0, 1, 0, 1, 2, 0, 1, 2, 3]
-    monkeypatch.setattr(measuring, "NUMBERS", 9)
-    assert [len(each.target) for each in measuring.in_large_parts(parts)] == [5, 4]
-    monkeypatch.setattr(measuring, "NUMBERS", 1)
-    assert list(measuring.in_large_parts(parts)) == parts
+def test_batches_that_are_joined_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    line, found = family(ss.Line()), []
+    for numbers in (1, 9 * 64 * 10, measuring.NUMBERS):  # of outputs that wait: no batch, some of them, all
+        monkeypatch.setattr(measuring, "NUMBERS", numbers)
+        found.append(ss.evaluate(line, **LOADERS, **LINE, corruptions={"dark": DARK}))
+    for each in found[1:]:
+        for row, other in zip(shifted(found[0]), shifted(each), strict=True):
+            assert (row.about, row.count) == (other.about, other.count)
+            assert row.metrics == pytest.approx(other.metrics, rel=1e-12)
 
 
 class Counted(list[Any]):
@@ -237,12 +235,12 @@ def test_a_run_on_files_corrupts_the_views_that_it_is_tested_on(
     subject = run_subjects(None, Execution(device="cpu", workers=0))(Run.open(runs("standard")[0]))
     dataset = data.Dataset("imagenet", files, None, files, ("a", "b", "c"), MEAN, STD)
     monkeypatch.setitem(vars(subject), "images_of", dataset)
-    (pictures,) = subject.pictures(None, None)
+    (pictures,) = subject.pictures()
     ((expected, labels),) = StreamingLoader(files, batch=3, mean=MEAN, std=STD, shuffle=False, workers=0)
-    for x, y in (pictures.rebuild(pictures.images), *subject.tested()):
-        torch.testing.assert_close(x, expected)
-        assert torch.equal(y, labels)
-    ((published, _),) = subject.batches(files, None, None)
+    x, y = pictures.rebuild(pictures.images)
+    torch.testing.assert_close(x, expected)
+    assert torch.equal(y, labels)
+    ((published, _),) = subject.batches(files)
     ((scaled, _),) = StreamingLoader(files, batch=3, mean=MEAN, std=STD, shuffle=False, workers=0, resize=224)
     torch.testing.assert_close(published, scaled)
 
@@ -335,7 +333,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"dark": 3}, "expected something that yields batches"),
     ({"dark": iter(DARK)}, "walked over again"),
     ({"dark": {-1: DARK}}, "severity=-1: expected at least 0"),
-    ({"dark": []}, "the loader of 'dark' has no examples"),
+    ({"dark": []}, "the dark loader has no examples"),
     (True, "a batch is 'tuple' without images"),
 ]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import subspaces as ss
-from subspaces.evaluation.choices import greedy
+from subspaces.evaluation.session import greedy
 from subspaces.reports.table import outlier_table, shift_table
 
 

@@ -12,10 +12,10 @@ numbers = st.floats(-1, 1)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=8), st.sampled_from([0.5, 0.9, 0.95]))
-def test_paired_differences_are_those_of_scipy(pairs: list[tuple[float, float]], confidence: float) -> None:
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=8))
+def test_paired_differences_are_those_of_scipy(pairs: list[tuple[float, float]]) -> None:
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
-    found = paired(list(first), list(second), confidence)
+    found = paired(list(first), list(second))
     assert found.values == pytest.approx(list(first - second))
     assert found.mean == pytest.approx(np.mean(first - second))
     assert found.low is not None
@@ -23,7 +23,7 @@ def test_paired_differences_are_those_of_scipy(pairs: list[tuple[float, float]],
     if np.std(first - second) < 1e-9:
         assert found.high - found.low < 1e-6
         return
-    interval = scipy.stats.ttest_rel(first, second).confidence_interval(confidence)
+    interval = scipy.stats.ttest_rel(first, second).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
 
 
@@ -37,8 +37,6 @@ def test_errors() -> None:
         spread([])
     with pytest.raises(ValueError, match="2 and 1 values: expected pairs"):
         paired([1, 2], [1])
-    with pytest.raises(ValueError, match="expected 2 or more values"):
-        errors(1)
 
 
 def test_the_deviation_of_curves_is_that_of_their_points() -> None:

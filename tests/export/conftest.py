@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from production_cases import Truth
 
@@ -58,3 +59,10 @@ def exported(trained: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="session")
 def truth(trained: Callable[[str], Path]) -> Callable[[str], Truth]:
     return cache(lambda name: Truth(trained(name)))
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """Return a file with one black image."""
+    np.save(tmp_path / "image.npy", np.zeros((1, 8, 8), np.uint8))
+    return tmp_path / "image.npy"

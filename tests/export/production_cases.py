@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ import subspaces as ss
 from subspaces.experiments import data
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import statistics_batches
+from subspaces.export import ModelError
 from subspaces.networks import MLP
 
 
@@ -59,3 +61,9 @@ def run_card(path: Path, names: dict[str, Tensor], monkeypatch: Any, **more: Any
     exec(code, known)
     found = {name: each for name, each in known.items() if isinstance(each, (Tensor, np.ndarray))}
     return {name: torch.as_tensor(each).detach() for name, each in found.items()}
+
+
+def refused(model: Path, image: Path, said: str, **settings: Any) -> None:
+    """Check that a file is not read, and what is said of it."""
+    with pytest.raises(ModelError, match=re.escape(said)):
+        ss.predict(model, image, progress=False, **settings)

@@ -58,10 +58,3 @@ def test_names_of_classes_and_files_do_not_reach_the_terminal_raw(format: str, t
     assert r"a\x1b[2J.png" in ended.stdout
     assert r"b\x1b[2J.png" in ended.stderr
     assert not re.search(r"[^ -~\n─━…]", ended.stdout + ended.stderr)
-
-
-def test_an_error_does_not_reach_the_terminal_raw(tmp_path: Path) -> None:
-    for command in ("predict", "export"):
-        ended = CliRunner().invoke(app, [command, str(tmp_path / "a\x1b[2J"), str(tmp_path)], prog_name="subspaces")
-        assert ended.exit_code != 0
-        assert "\x1b[2J" not in ended.stderr

@@ -1,8 +1,7 @@
 """What a program interpolates, and what points may be called."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from torch.testing import assert_close
 import subspaces as ss
 from subspaces.core.shapes import Shape
 from subspaces.export import ExportError
-from subspaces.export.points import choose
+from subspaces.export.arguments import choose
 from subspaces.export.program import anchors, basis, inside
 
 SHAPES = [ss.Line(), ss.Bezier(), ss.Simplex(2), ss.Simplex(3), ss.Simplex(5)]
@@ -78,31 +77,15 @@ def test_a_family_without_batch_norm_is_exact_everywhere(tmp_path: Path) -> None
     assert "measured at" not in card(path)
 
 
-@dataclass(frozen=True)
-class Square(Shape):
-    """Four networks at the corners of a square, whose alpha has two coordinates."""
-
-    domain: ClassVar[str] = "two numbers in [0, 1]"
-    vertices, point = 4, (2,)  # type: ignore[assignment]
-
-    def sample(self, size: tuple[int, ...] = (), random: Any = torch.rand) -> torch.Tensor:
-        return random((*size, 2))  # type: ignore[no-any-return]
-
-    def coefficients(self, alpha: torch.Tensor) -> torch.Tensor:
-        x, y = alpha.unbind(-1)
-        return torch.stack([(1 - x) * (1 - y), x * (1 - y), (1 - x) * y, x * y], -1)
-
-    def midpoint(self) -> torch.Tensor:
-        return torch.tensor([0.5, 0.5])
-
-    def inside(self, alpha: torch.Tensor) -> torch.Tensor:
-        return ((alpha >= 0) & (alpha <= 1)).all(-1)
-
-    def separation(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        return (first - second).abs().mean(-1)
-
-
 def test_a_shape_of_ones_own_is_exported_at_a_point_only() -> None:
+    class Square(Shape):
+        """Four networks at the corners of a square, whose alpha has two coordinates."""
+
+        vertices, point, domain = 4, (2,), "two numbers in [0, 1]"  # type: ignore[assignment]
+        midpoint = lambda _: torch.tensor([0.5, 0.5])  # noqa: E731
+        inside = lambda _, alpha: ((alpha >= 0) & (alpha <= 1)).all(-1)  # noqa: E731
+        sample = coefficients = separation = None  # type: ignore[assignment]
+
     assert choose([0.2, 0.9], Square()).kind == "network"
     with pytest.raises(ExportError, match="expected a Line, Bezier or Simplex"):
         choose("family", Square())

@@ -23,7 +23,7 @@ from hf_models import (
     weights,
 )
 from torch.testing import assert_close
-from transformers import BertForSequenceClassification, Trainer
+from transformers import Trainer
 
 import subspaces as ss
 
@@ -56,11 +56,6 @@ def test_the_plain_trainer_trains_and_evaluates_the_midpoint(make: Any, tmp_path
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.loss.item(), rel=1e-5)
 
 
-def test_the_plain_trainer_refuses_the_columns_that_it_does_not_find(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="The batch received was empty"):
-        Trainer(seeded(classifier), arguments(tmp_path), train_dataset=classified()).train()
-
-
 def test_the_plain_trainer_continues_bit_for_bit(tmp_path: Path) -> None:
     steps = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
     settings = arguments(tmp_path, remove_unused_columns=False, **steps)
@@ -69,17 +64,6 @@ def test_the_plain_trainer_continues_bit_for_bit(tmp_path: Path) -> None:
     again = Trainer(ss.Subspace(classifier, ss.Simplex(3)), settings, train_dataset=plain(classified()))
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
-
-
-def test_all_vertices_start_at_a_pretrained_model(tmp_path: Path) -> None:
-    classifier().save_pretrained(tmp_path)
-    model = BertForSequenceClassification.from_pretrained(tmp_path)
-    family = ss.Subspace(model, ss.Line())
-    for index in range(2):
-        for name, value in family.vertex(index).items():
-            weight = model.get_parameter(name).detach()
-            size = 0.1 / 2**0.5 * weight.norm() if weight.ndim > 1 else torch.zeros(())
-            assert_close((value - weight).norm(), size)
 
 
 def test_a_language_model_stays_tied_and_writes() -> None:
@@ -91,18 +75,6 @@ def test_a_language_model_stays_tied_and_writes() -> None:
     assert written.shape == (2, 11)
     with torch.no_grad():
         assert torch.equal(written[:, 8], family.eval()(TOKENS[:2]).logits[:, -1].argmax(-1))
-
-
-def test_several_points_of_a_batch_and_an_ensemble_of_logits() -> None:
-    family = seeded(classifier)
-    found = family(input_ids=TOKENS, labels=TOKENS[:, 0] % 3, samples=2)
-    assert found.logits.shape == (24, 3)
-    assert found.loss.requires_grad
-    pair = family.eval().ensemble([0.1, 0.9]).eval()
-    with torch.no_grad():
-        each = [family(input_ids=TOKENS, alpha=alpha).logits.softmax(-1) for alpha in (0.1, 0.9)]
-        assert_close(pair(input_ids=TOKENS), (each[0] + each[1]) / 2)
-        assert pair.predict(input_ids=TOKENS).disagreement.shape == (24,)
 
 
 def gradients(make: Any, checkpointed: bool, compiled: bool = False) -> list[Tensor]:

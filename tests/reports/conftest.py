@@ -1,8 +1,9 @@
-"""The browser that tests of the page share."""
+"""The browser, and the runs and their page, that tests of the page share."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import page_cases
 import pytest
@@ -30,6 +31,15 @@ def visitor(browser, tmp_path_factory: pytest.TempPathFactory) -> Visitor:
     return Visitor(browser, tmp_path_factory.mktemp("visited"))
 
 
+@pytest.fixture
+def visit(visitor) -> Iterator[Callable[..., Any]]:
+    """Open a page; at the end, it may have asked for nothing and nothing may have gone wrong."""
+    before = len(visitor.lent)
+    yield visitor
+    visitor.give_back(before)
+    assert visitor.troubles == []
+
+
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> page_cases.Recorded:
     """Runs of four recipes with three seeds each, and what their records say."""
@@ -41,10 +51,19 @@ def report_of_all(recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(opened(recorded.folders), tmp_path_factory.mktemp("page") / "report.html")
 
 
-@pytest.fixture(scope="module")
-def opened_report(visitor, report_of_all) -> Iterator[object]:
-    """The page of these runs; in the end it may have asked for nothing and nothing may have gone wrong."""
-    page = visitor(report_of_all, permissions=["clipboard-read", "clipboard-write"])
-    yield page
-    visitor.give_back()
-    assert visitor.troubles == []
+@pytest.fixture(scope="session")
+def opened_report(visitor, report_of_all) -> object:
+    """The page of these runs."""
+    return visitor(report_of_all, permissions=["clipboard-read", "clipboard-write"])
+
+
+@pytest.fixture
+def page(opened_report, visit) -> object:
+    """The page of these runs, with its selects as in the beginning."""
+    for name, label in {
+        "along-metric": "Accuracy",
+        "along-average": "probabilities",
+        "walk-run": "line, seed 0",
+    }.items():
+        opened_report.select_option(f"#{name}", label=label)
+    return opened_report

@@ -41,7 +41,7 @@ def run(
     run_files.write_json(folder / "environment.json", {"starts": [start]}, recipe.key)
     log = logged(recipe)
     made.begin_log(log)
-    evaluated(recipe, folder.name, start, splits or {"test": 297}, planes).write(folder)
+    evaluated(recipe, folder.name, start, splits or {"test": 297}, planes).save(folder)
     accuracies = {f"{split}_accuracy": 0.7 for split in splits or ("test",)}
     made.finish({**log[-1], **accuracies}, {})
     return folder
@@ -61,9 +61,6 @@ def family(out: Path, seeds: tuple[int, ...] = SEEDS) -> dict[str, list[Path]]:
     return {name: [run(out, seed=seed, **fields) for seed in seeds] for name, fields in kinds.items()}
 
 
-# The log
-
-
 def _own(recipe: Recipe, name: str) -> Any:
     """Return a field of a subspace, also of what is none."""
     return {"vertices": 3, "beta": 1.0, "layerwise": False, **recipe.to_dict()}[name]
@@ -71,23 +68,20 @@ def _own(recipe: Recipe, name: str) -> Any:
 
 def logged(recipe: Recipe) -> list[dict[str, Any]]:
     """Return one row per epoch; the midpoint is tested in every fourth."""
-    random = np.random.default_rng([1, recipe.seed])
-    single = recipe.result_shape().vertices == 1
+    random, single = np.random.default_rng([1, recipe.seed]), recipe.result_shape().vertices == 1
     rows = []
     for epoch in range(1, recipe.epochs + 1):
-        done = epoch / recipe.epochs
+        done, beta = epoch / recipe.epochs, _own(recipe, "beta")
         row: dict[str, Any] = {
             "epoch": epoch,
             "loss": 2.3 * np.exp(-2 * done) + 0.02 * random.random(),
             "train_accuracy": 0.2 + 0.5 * done + 0.02 * random.random(),
             "learning_rate": 0.1 * (1 + np.cos(np.pi * done)) / 2,
-            "l2": 0.0 if single else 20 - (6 + 0.5 * random.random()) * done / (1 + _own(recipe, "beta")),
-            "cos2": 0.0 if single else (0.4 * done + 0.02 * random.random()) / (1 + 50 * _own(recipe, "beta")),
+            "l2": 0.0 if single else 20 - (6 + 0.5 * random.random()) * done / (1 + beta),
+            "cos2": 0.0 if single else (0.4 * done + 0.02 * random.random()) / (1 + 50 * beta),
             "images_per_second": 5e4,
         }
-        if epoch % 4 == 0:
-            row["test_accuracy"] = 0.3 + 0.4 * done
-        rows.append(row)
+        rows.append(row | ({"test_accuracy": 0.3 + 0.4 * done} if epoch % 4 == 0 else {}))
     return rows
 
 
@@ -132,12 +126,8 @@ def row(
     reliability, metrics = measured(mean, network.labels)
     curve = risk_coverage(mean, network.labels)
     metrics["aurc"] = float(np.mean(curve.risk))
-    kind = "point" if average is None else "ensemble"
-    images = len(network.labels)
-    networks = len(cs)
-    return Row(
-        kind, role, alphas, cs, split, images, metrics, reliability, curve, average, diversity, networks=networks
-    )
+    about = ("point" if average is None else "ensemble", role, alphas, cs, split, len(network.labels))
+    return Row(*about, metrics, reliability, curve, average, diversity, networks=len(cs))
 
 
 def measured(p: Array, labels: Array) -> tuple[Reliability, dict[str, float]]:
@@ -149,8 +139,7 @@ def measured(p: Array, labels: Array) -> tuple[Reliability, dict[str, float]]:
         [float(values[inside].mean()) if inside.any() else None for inside in members]
         for values in (confidence, right.astype(float))
     ]
-    gaps = [n * abs(c - a) for n, c, a in zip(count, *means, strict=True) if c is not None and a is not None]
-    ece = sum(gaps) / len(labels)
+    ece = sum(n * abs(c - a) for n, c, a in zip(count, *means, strict=True) if n) / len(labels)
     nll = -np.log(p[np.arange(len(labels)), labels]).mean()
     brier = ((p - np.eye(CLASSES)[labels]) ** 2).sum(-1).mean()
     metrics = {"accuracy": float(right.mean()), "nll": float(nll), "brier": float(brier), "ece": float(ece)}
@@ -207,14 +196,10 @@ def evaluated(
     recipe: Recipe, name: str, environment: dict[str, Any], splits: dict[str, int], planes: bool
 ) -> Evaluation:
     shape = recipe.result_shape()
+    about = {"vertices": shape.vertices, "members": recipe.definition.members, "type": type(shape).__name__}
     record = Evaluation(
         name=name,
-        shape={
-            "kind": kind(shape),
-            "vertices": shape.vertices,
-            "members": recipe.definition.members,
-            "type": type(shape).__name__,
-        },
+        shape={"kind": kind(shape), **about},
         task="classification",
         metrics=[metric.described for metric in of_task("classification")],
         answers=answered(recipe),

@@ -77,7 +77,7 @@ def with_shifted(record: Evaluation, rows: Iterable[Row]) -> Evaluation:
 
 def add_to(folder: Path) -> Path:
     """Do so with the record of a run folder."""
-    add(Evaluation.read(folder)).write(folder)
+    add(Evaluation.load(folder)).save(folder)
     return folder
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.rows import Check, Choice, Corner, Drawn, Examples, Plane, Row
+from subspaces.evaluation.rows import Choice, Corner, Drawn, Examples, Plane, Row
 from subspaces.experiments.training import Run
 
 METRICS = {  # name: label, percent, higher is better, in the order of the page
@@ -40,12 +40,12 @@ class Recorded:
     def __init__(self, out: Path) -> None:
         self.runs = {name: [self._made(out, name, seed) for seed in SEEDS] for name in LABELS}
         self.folders = [folder for folders in self.runs.values() for folder in folders]
-        self.records = {name: [Evaluation.read(folder) for folder in folders] for name, folders in self.runs.items()}
+        self.records = {name: [Evaluation.load(folder) for folder in folders] for name, folders in self.runs.items()}
         self.trained_on = made_environment(out)
 
     def _made(self, out: Path, name: str, seed: int) -> Path:
         folder = made_runs.run(out, name, splits=dict(IMAGES), planes=False, validation=60, seed=seed)
-        record = Evaluation.read(folder)
+        record = Evaluation.load(folder)
         record.dataset["classes"] = CLASSES
         record.environment = {**record.environment, "hardware": "another machine"}
         if (name, seed) == ("line", 0):
@@ -55,10 +55,9 @@ class Recorded:
                 row.metrics["aurc"] = CLOSE[name][seed]
         if (name, seed) in (("line", 0), ("line", 1), ("simplex", 2), ("standard", 1)):
             record.planes.append(plane(record, 10 * len(name) + seed))
-            record.checks += checks(record.planes[0], seed)
         if (name, seed) == ("curve", 1):
             record.examples = without(record.examples, 3)
-        record.write(folder)
+        record.save(folder)
         return folder
 
     def rows(self, name: str, seed: int, wanted: Callable[[Row], bool], split: str = "test") -> list[Row]:
@@ -181,18 +180,6 @@ def plane(record: Evaluation, number: int) -> Plane:
     )
 
 
-def checks(plane: Plane, seed: int) -> list[Check]:
-    """Return the accuracies of two cells, and of two points, with statistics of other numbers of images."""
-    if seed == 1:
-        return [Check(plane.name, [[0.0, 1.0]], "validation", n, _scored([0.3 + n / 1e4])) for n in (1200, 320)]
-    accuracies = {128: [0.5, 0.61], 640: [0.52 + 0.04 * seed, 0.6], 1200: [0.5, 0.57]}
-    return [Check("points", [[0.0], [1.0]], "test", n, _scored(each)) for n, each in accuracies.items()]
-
-
-def _scored(accuracies: list[float]) -> dict[str, list[float]]:
-    return {"accuracy": accuracies, "nll": [1.0] * len(accuracies)}
-
-
 def without(examples: Examples | None, place: int) -> Examples:
     """Return examples that know nothing of one point."""
     assert examples is not None
@@ -203,4 +190,4 @@ def without(examples: Examples | None, place: int) -> Examples:
 
 def made_environment(out: Path) -> dict[str, Any]:
     """Return what made_runs says of the machine."""
-    return Evaluation.read(made_runs.run(out / "plain", "standard")).environment
+    return Evaluation.load(made_runs.run(out / "plain", "standard")).environment

@@ -1,4 +1,4 @@
-"""Figures: what is drawn is what the records and logs say, in files that are what their endings say."""
+"""Figures: files that are what their endings say, readable in print, and what is refused."""
 
 import dataclasses
 import functools
@@ -19,10 +19,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.rows import Row
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training.runs import Run
 from subspaces.reports import figures
@@ -54,58 +52,38 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.fixture(scope="module")
 def drawn(made: Made) -> Callable[[str], Figure]:
     """Draw each figure once."""
-    return functools.cache(lambda name: draw(made, name))
+    return functools.cache(lambda name: draw_these(name, folders(made, *FIT[name])))
 
 
 def folders(made: Made, *names: str) -> list[Path]:
     return [folder for name in names for folder in made[name]]
 
 
-def draw(made: Made, name: str, *names: str, **options) -> Figure:
-    return draw_these(name, folders(made, *(names or FIT[name])), **options)
-
-
 def draw_these(name: str, sources, **options) -> Figure:
     return figures.draw(name, opened(sources, alike=name in figures.KINDS and figures.find(name).evaluated), **options)
-
-
-def groups_of_these(sources):
-    return groups_of(opened(sources))
-
-
-def points(folder: Path) -> list[Row]:
-    return [row for row in Evaluation.read(folder).rows if row.kind == "point" and not row.group]
-
-
-def pairs(folder: Path) -> list[Row]:
-    rows = [row for row in Evaluation.read(folder).rows if not row.group]
-    return [row for row in rows if row.average == "probabilities" and row.role == "along"]
-
-
-def stack(rows: list[list[Row]], metric: str = "accuracy") -> np.ndarray:
-    return np.array([[row.metrics[metric] for row in each] for each in rows])
 
 
 def words(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
+def changed(folder: Path, to: Path, **fields) -> Path:
+    """Copy a run with another evaluation."""
+    shutil.copytree(folder, to)
+    dataclasses.replace(Evaluation.load(folder), **fields).save(to)
+    return to
+
+
 # What all figures have in common
 
 
-def test_every_figure_has_a_name_a_sentence_and_runs_to_test_it():
-    assert list(figures.KINDS) == list(FIT)
-    assert all(kind.description.endswith(".") for kind in figures.KINDS.values())
-
-
-@pytest.mark.parametrize("name", FIT)
-def test_files_are_what_their_endings_say_and_the_same_every_time(name, made, drawn, tmp_path: Path):
-    figure = drawn(name)
+def test_files_are_what_their_endings_say_and_the_same_every_time(made, drawn, tmp_path: Path):
+    figure = drawn("along")
     with mpl.rc_context({"font.size": 20, "lines.linewidth": 9, "axes.facecolor": "red", "pdf.fonttype": 3}):
-        again = draw(made, name)  # nor does it depend on the user's style
+        again = draw_these("along", folders(made, *FIT["along"]))  # nor does it depend on the user's style
     for ending in figures.FORMATS:
         style.save(figure, tmp_path / f"a{ending}")
-    for ending in (".pdf", ".png") if name == "along" else (".png",):  # whichever is written first
+    for ending in (".pdf", ".png"):  # whichever is written first
         with mpl.rc_context({"pdf.fonttype": 3, "savefig.dpi": 50}):
             style.save(again, tmp_path / f"b{ending}")
         assert (tmp_path / f"a{ending}").read_bytes() == (tmp_path / f"b{ending}").read_bytes()
@@ -122,16 +100,14 @@ def test_files_are_what_their_endings_say_and_the_same_every_time(name, made, dr
 
 
 @pytest.mark.parametrize("name", FIT)
-def test_figures_are_readable_in_print(name, drawn):
+def test_figures_are_readable_in_print_and_say_what_they_are_of(name, drawn):
     figure = drawn(name)
-    assert figure.get_size_inches()[0] <= style.PAGE
-    assert all(text.get_fontsize() >= 8 for text in figure.findobj(Text) if text.get_text())
     width, height = figure.get_size_inches()
-    drawn = figure.get_tightbbox()
-    assert drawn.x0 > -0.02
-    assert drawn.y0 > -0.02
-    assert drawn.x1 < width + 0.02
-    assert drawn.y1 < height + 0.02
+    assert width <= style.PAGE
+    assert all(text.get_fontsize() >= 8 for text in figure.findobj(Text) if text.get_text())
+    extent = figure.get_tightbbox()
+    assert extent.x0 > -0.02 < extent.y0
+    assert (extent.x1, extent.y1) < (width + 0.02, height + 0.02)
     shown = [axes for axes in figure.axes if axes.axison]
     texts = [text for axes in shown for text in (axes._left_title, axes.xaxis.label, axes.yaxis.label)]
     boxes = [text.get_window_extent() for text in texts if text.get_text()]
@@ -140,62 +116,63 @@ def test_figures_are_readable_in_print(name, drawn):
         frame = legend.get_window_extent()
         assert not any(frame.overlaps(axes.get_window_extent()) for axes in figure.axes)
         assert figure._suptitle is None or not frame.overlaps(figure._suptitle.get_window_extent())
-
-
-@pytest.mark.parametrize("name", FIT)
-def test_it_is_said_what_the_data_are_and_what_is_a_mean(name, drawn):
-    text = " ".join(words(drawn(name)))
+    text = " ".join(words(figure))
     assert "digits, 40 % label noise · mlp" in text
     assert name == "training" or "test set" in text
     assert name == "plane" or "mean ± standard deviation over 2 seeds" in text
+    assert figures.KINDS[name].description.endswith(".")
 
 
-def test_a_figure_of_one_seed_says_so(made):
+def test_every_figure_is_tested_and_one_seed_is_said(made):
+    assert list(figures.KINDS) == list(FIT)
     assert "one seed" in words(draw_these("reliability", made["line"][:1]))
 
 
-def test_groups_are_told_apart_without_colour(made):
-    lines = ("line", "line-beta0", "line-beta0.1", "curve", "line-layerwise")
-    groups = groups_of_these(folders(made, "standard", *lines, *(f"simplex{m}" for m in range(2, 7))))
-    looks = style.looks(groups)
-    assert len({look.marker for look in looks[:8]}) == 8
-    assert len({(look.colour, look.marker) for look in looks}) == len(looks)
-    assert len({(look.marker, look.hollow) for look in looks}) == len(looks)
-
-
-def test_single_networks_are_told_apart_without_colour(made):
-    (single,) = groups_of_these(made["standard"])
-    (line,) = groups_of_these(made["line"])
-    looks = style.looks([single] * 20 + [line] * 10)
+def test_groups_are_told_apart_without_colour():
+    looks = style.looks_of([True] * 20 + [False] * 10)
     assert len({(look.marker, look.hollow) for look in looks[:11] + looks[20:]}) == 21
     assert len({(look.marker, look.hollow, look.line) for look in looks}) == len(looks)
+    assert len({look.marker for look in looks[20:]}) == 10
     for look in looks:
         mark = style.key(look, "").get_markerfacecolor()
         assert (mark == "white") is look.hollow is (look in looks[:20] and look.marker != "*")
 
 
-def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines():
-    for label, columns, lines in (
-        ("short", 3, 1),
-        ("a label of medium length", 1, 1),
-        ("a very long label " * 5, 1, 2),
-    ):
-        with style.styled():
-            figure = style.blank(style.COLUMN, 1)
-            made = style.legend(figure, [style.key(style.Look("black", "o"), label) for _ in range(3)], 3)
-        assert made._ncols == columns
-        assert made.get_texts()[0].get_text().count("\n") + 1 >= lines
-        assert made.get_window_extent().width <= style.COLUMN * figure.dpi
-        assert figure.legends == [made]
+@pytest.mark.parametrize(
+    ("label", "columns", "lines"),
+    [("short", 3, 1), ("a label of medium length", 1, 1), ("a very long label " * 5, 1, 2)],
+)
+def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines(label, columns, lines):
+    with style.styled():
+        figure = style.blank(style.COLUMN, 1)
+        made = style.legend(figure, [style.key(style.Look("black", "o"), label) for _ in range(3)], 3)
+    assert made._ncols == columns
+    assert made.get_texts()[0].get_text().count("\n") + 1 >= lines
+    assert made.get_window_extent().width <= style.COLUMN * figure.dpi
+    assert figure.legends == [made]
 
 
-# Each figure against the records
+@pytest.mark.parametrize("name", ["reliability", "diversity", "along", "selective", "vertices"])
+def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
+    more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
+    runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
+    runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
+    figure = draw_these(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
+    with style.styled():
+        boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
+    for inner, outer in boxes:
+        assert inner.width > 0.14 * figure.bbox.width
+        assert figure.bbox.x0 - 1 <= outer.x0
+        assert outer.x1 <= figure.bbox.x1 + 1
+
+
+# Some figures against the records
 
 
 @pytest.mark.parametrize(("splits", "hollow"), [({"test": 90}, True), ({"validation": 60, "test": 90}, False)])
 def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path: Path):
     folder = made_runs.run(tmp_path, "line", splits=splits)
-    (choice,) = Evaluation.read(folder).choices
+    (choice,) = Evaluation.load(folder).choices
     figure = draw_these("along", [folder])
     (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
     assert star.get_xdata() == [choice.value]
@@ -208,7 +185,7 @@ def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path:
 
 
 def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
-    (old,) = Evaluation.read(made["line"][0]).planes
+    (old,) = Evaluation.load(made["line"][0]).planes
     names = ("α = 0", "digits-standard seed 1", "digits-line seed 0 at 0.5")
     corners = [dataclasses.replace(corner, label=label) for corner, label in zip(old.corners, names, strict=True)]
     folder = changed(made["line"][0], tmp_path / "run", planes=[dataclasses.replace(old, corners=corners)])
@@ -245,36 +222,24 @@ def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made,
     assert np.allclose(only.lines[0].get_ydata(), logged)
 
 
-COUNTED = ("swa-cyclic", "swa-constant", "swag", "snapshot", "fge")
-
-
-@pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return a run of each method that keeps checkpoints, with m = 3."""
-    out = tmp_path_factory.mktemp("counted")
-    return {method: made_runs.run(out, method, planes=False, vertices=3, epochs=30) for method in COUNTED}
-
-
-def test_methods_that_are_ensembles_are_drawn_as_such(made, counted):
+def test_methods_that_are_ensembles_are_drawn_as_such(made, drawn, tmp_path: Path):
+    methods = {"swa-cyclic": "average", "swag": "ensemble", "snapshot": "ensemble"}
+    counted = {name: made_runs.run(tmp_path, name, planes=False, vertices=3, epochs=30) for name in methods}
     figure = draw_these("vertices", [made["standard"][0], *counted.values()])
     (legend,) = figure.legends
-    words = dict(text.get_text().split(": ") for text in legend.get_texts()[1:])
-    assert words == dict(zip(COUNTED, ["average"] * 2 + ["ensemble"] * 3, strict=True))
+    assert dict(text.get_text().split(": ") for text in legend.get_texts()[1:]) == methods
     assert figure.axes[-1].get_xlabel() == "number of vertices or members m"
-    assert draw(made, "vertices").axes[-1].get_xlabel() == "number of vertices m"
+    assert drawn("vertices").axes[-1].get_xlabel() == "number of vertices m"
     for bars, (method, folder) in zip(figure.axes[0].containers[1:], counted.items(), strict=True):
-        role, average = ("midpoint", None) if method.startswith("swa-") else ("vertex", "probabilities")
-        rows = Evaluation.read(folder).rows
-        (shown,) = (row for row in rows if row.role == role and row.average == average)
+        wanted = ("midpoint", None) if methods[method] == "average" else ("vertex", "probabilities")
+        (shown,) = (row for row in Evaluation.load(folder).rows if (row.role, row.average) == wanted)
         assert bars.lines[0].get_ydata() == [100 * shown.metrics["accuracy"]]
-        assert shown.metrics != next(row for row in rows if row.role == "midpoint").metrics or average is None
 
 
 def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):
     folder = made["line"][0]
-    rows = Evaluation.read(folder).rows
-    ends = pairs(folder)[0]
-    assert ends.alphas == [0.0, 1.0]
+    rows = Evaluation.load(folder).rows
+    ends = next(row for row in rows if row.alphas == [0.0, 1.0] and row.average == "probabilities" and not row.group)
     beyond = dataclasses.replace(ends, alphas=[-0.2, 1.2], diversity={**ends.diversity, "tv": 0.9})
     wide = changed(folder, tmp_path / "wide", rows=[beyond, *rows])
     (only,) = draw_these("diversity", [wide], metric="tv").axes
@@ -284,29 +249,7 @@ def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp
         draw_these("diversity", [narrow], metric="tv")
 
 
-@pytest.mark.parametrize("name", ["reliability", "diversity", "along", "selective", "vertices"])
-def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
-    more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
-    runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
-    runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
-    figure = draw_these(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
-    canvas = figure.bbox
-    with style.styled():
-        boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
-    for inner, outer in boxes:
-        assert inner.width > 0.14 * canvas.width
-        assert canvas.x0 - 1 <= outer.x0
-        assert outer.x1 <= canvas.x1 + 1
-
-
 # What is refused
-
-
-def changed(folder: Path, to: Path, **fields) -> Path:
-    """Copy a run with another evaluation."""
-    shutil.copytree(folder, to)
-    dataclasses.replace(Evaluation.read(folder), **fields).write(to)
-    return to
 
 
 @pytest.mark.parametrize(
@@ -323,7 +266,6 @@ def changed(folder: Path, to: Path, **fields) -> Path:
         ("training", ["line"], {"metric": "los"}, ValueError, "no column of the logs: did you mean 'loss'"),
         ("vertices", ["simplex3"], {}, UserError, "all runs have m = 3"),
         ("reliability", ["line"], {"metric": "ece"}, ValueError, "'reliability' has no choice of a metric"),
-        ("selective", ["line"], {"metric": "aurc"}, ValueError, "'selective' has no choice of a metric"),
         ("diversity", ["standard"], {}, UserError, "only single networks among the runs"),
         ("diversity", ["line"], {"metric": "l1"}, ValueError, "metric='l1': "),
     ],
@@ -335,7 +277,7 @@ def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, ma
 
 
 def test_a_plane_that_was_not_computed_yet_is_named(made, tmp_path: Path):
-    (old,) = Evaluation.read(made["line"][0]).planes
+    (old,) = Evaluation.load(made["line"][0]).planes
     empty = dataclasses.replace(old, values=dict.fromkeys(("accuracy", "nll"), [[None] * 13] * 13))
     folder = changed(made["line"][0], tmp_path / "run", planes=[empty])
     with pytest.raises(UserError, match=re.escape(f"the plane {empty.name!r} of {folder} is empty")):
@@ -351,14 +293,13 @@ def test_a_run_without_its_files_is_named(made, tmp_path: Path):
         draw_these("training", [tmp_path / "raw"])
 
 
-def test_files(made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files(drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert figures.outputs("along") == [Path("along.png"), Path("along.pdf")]
-    for path in (Path("along.pdf"), Path("other.PDF")):
-        figures.save(draw(made, "along", "line"), path)
-    assert Path("other.PDF").read_bytes() == Path("along.pdf").read_bytes()
+    figures.save(drawn("along"), Path("other.PDF"))
+    assert Path("other.PDF").read_bytes().startswith(b"%PDF")
+    Path("d.png").mkdir()
     for out, message in (("a.jpg", "ends in .png or .pdf"), ("x/a.png", "x does not exist"), ("d.png", "is a folder")):
-        Path("d.png").mkdir(exist_ok=True)
         with pytest.raises(ValueError, match=re.escape(message)):
             figures.outputs("along", out)
 

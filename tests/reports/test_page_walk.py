@@ -16,21 +16,15 @@ from subspaces.evaluation.examples import pictures
 from subspaces.evaluation.rows import Examples, Row
 
 
-@pytest.fixture
-def page(opened_report):
-    return opened_report
-
-
 def enter(page, name: str, seed: int) -> None:
     page.select_option("#walk-run", label=f"{LABELS[name]}, seed {seed}")
 
 
 def numbers(texts: list[list[str]], column: int, row: Row) -> bool:
     """Say whether a column of the table of numbers is that of a row."""
-    shown = zip(texts, METRICS, strict=True)
     return all(
         reads(line[column], scale(name) * row.metrics[name], digits=digits(name), unit=PERCENT[name])
-        for line, name in shown
+        for line, name in zip(texts, METRICS, strict=True)
     )
 
 
@@ -79,17 +73,10 @@ def assert_images(shown: dict[str, Any], examples: Examples, point: Row, where: 
     assert shown["alts"] == [f"test image {index}" for index in examples.indices]
 
 
-def assert_pictures(shown: dict[str, Any], examples: Examples) -> None:
-    for source, image in zip(shown["images"], pictures(examples), strict=True):
-        with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as picture:
-            assert np.array_equal(np.array(picture)[..., 0], image[0].numpy())
-
-
 def assert_walk(page, recorded, name: str, seed: int, points: list[Row], partner: Callable[[Row], Row]) -> list[Any]:
     """Compare what is shown at every point of a run with its record, and return it."""
     everywhere = everywhere_in(page)
     (middle,), examples = recorded.rows(name, seed, is_middle), recorded.records[name][seed].examples
-    assert len(everywhere) == len(points)
     for place, (shown, point) in enumerate(zip(everywhere, points, strict=True)):
         ensemble, where = partner(point), named(point)
         assert shown["value"] == str(place)
@@ -103,7 +90,9 @@ def assert_walk(page, recorded, name: str, seed: int, points: list[Row], partner
         assert shown["legend"] == [where, f"ensemble of {together}"]
         assert_reliability(shown["traces"], point, ensemble)
         assert_images(shown, examples, point, where)
-    assert_pictures(everywhere[-1], examples)
+    for source, image in zip(everywhere[-1]["images"], pictures(examples), strict=True):
+        with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as picture:
+            assert np.array_equal(np.array(picture)[..., 0], image[0].numpy())
     return everywhere
 
 
@@ -140,28 +129,25 @@ def test_every_point_of_a_line_or_curve(page, recorded, name, seed):
             assert dot == pytest.approx(drawn[place])
 
 
-def test_the_numbers_of_a_point_are_copied(page, recorded):
+def test_the_numbers_of_a_point_are_said_and_copied(page, recorded):
     enter(page, "curve", 0)
     page.locator("#walk-alpha").fill("7")
     row = recorded.rows("curve", 0, lambda row: is_point(row) and np.isclose(row.alphas[0], 0.35))[0]
     (middle,), pair = recorded.rows("curve", 0, is_middle), recorded.rows("curve", 0, is_pair(0.35, "probabilities"))[0]
     names = ["α = 0.35", "midpoint", "ensemble of 0.35 and 0.65"]
-    said = [f"{what}: {numbers_said(one)}" for what, one in ((names[0], row), (names[2], pair))]
+    told = (("Accuracy", "accuracy"), ("ECE", "ece"))
+    said = [
+        f"{what}: " + ", ".join(f"{label} {100 * one.metrics[m]:.1f}\u00a0%" for label, m in told)
+        for what, one in ((names[0], row), (names[2], pair))
+    ]
     page.wait_for_function("text => document.getElementById('live').textContent === text", arg="; ".join(said))
     rows = copied(page, "Copy as CSV: curve, seed 0")
     assert list(rows[0]) == ["Metric", *names, "along α"]
     assert [line["Metric"] for line in rows] == [label for label, *_ in METRICS.values()]
     for name, one in zip(names, (row, middle, pair), strict=True):
+        shown = [line[name] for line in rows]
         values = [scale(metric) * one.metrics[metric] for metric in METRICS]
-        assert all(
-            reads(line[name], value, digits=digits(m)) for line, value, m in zip(rows, values, METRICS, strict=True)
-        )
-
-
-def numbers_said(row: Row) -> str:
-    return ", ".join(
-        f"{label} {100 * row.metrics[m]:.1f}\u00a0%" for label, m in (("Accuracy", "accuracy"), ("ECE", "ece"))
-    )
+        assert all(reads(text, value, digits=digits(m)) for text, value, m in zip(shown, values, METRICS, strict=True))
 
 
 def test_the_reliability_diagram_has_axes_and_a_legend(page):
@@ -181,10 +167,10 @@ DOTS = """() => [...document.querySelectorAll("#walk-triangle circle:not([r='13'
 
 def in_order(page, recorded, seed: int) -> list[Row]:
     """Return every point of a simplex once, as the list has them."""
-    rows = {named(row): row for row in reversed(recorded.rows("simplex", seed, is_point))}
-    points = {str(row.alphas): row for row in reversed(recorded.rows("simplex", seed, is_point))}
+    every = {str(row.alphas): row for row in reversed(recorded.rows("simplex", seed, is_point))}
+    rows = {named(row): row for row in every.values()}
     names = page.locator("#walk-point option").all_inner_texts()
-    assert sorted(names) == sorted(named(row) for row in points.values())
+    assert sorted(names) == sorted(rows)
     return [rows[name] for name in names]
 
 
@@ -211,7 +197,8 @@ def test_every_point_of_a_triangle(page, recorded):
 def test_the_colours_of_a_triangle(page, recorded):
     enter(page, "simplex", 2)
     points = in_order(page, recorded, 2)
-    for metric, (label, _, higher) in METRICS.items():
+    for metric in ("accuracy", "nll"):
+        label, _, higher = METRICS[metric]
         page.select_option("#triangle-metric", label=label)
         values = np.array([row.metrics[metric] for row in points])
         worst, best = (values.min(), values.max()) if higher else (values.max(), values.min())
@@ -224,10 +211,10 @@ def test_the_colours_of_a_triangle(page, recorded):
 
 
 @pytest.mark.parametrize(("key", "ahead"), [("Left", (-1, 0)), ("Right", (1, 0)), ("Up", (0, -1)), ("Down", (0, 1))])
-def test_arrows_go_to_a_neighbour_in_their_direction(page, recorded, key, ahead):
+def test_arrows_go_to_a_neighbour_in_their_direction(page, key, ahead):
     enter(page, "simplex", 0)
     dots = np.array([dot[:2] for dot in page.evaluate(DOTS)])
-    for label in ("midpoint", "edge 1–2", "edge 2–3", "vertex 1"):
+    for label in ("midpoint", "edge 2–3", "vertex 1"):
         page.select_option("#walk-point", label=label)
         start = dots[int(page.locator("#walk-point").input_value())]
         page.locator("#walk-triangle").press(f"Arrow{key}")
@@ -241,4 +228,21 @@ def test_arrows_go_to_a_neighbour_in_their_direction(page, recorded, key, ahead)
         assert abs((end - start) @ ahead[::-1]) < 1.9 * ((end - start) @ ahead)
 
 
-# One after the other
+def test_the_triangle_by_keyboard_and_pointer(page):
+    enter(page, "simplex", 0)
+    page.locator("#walk-triangle").focus()
+    for key, name in (("Home", "midpoint"), *[("ArrowUp", None)] * 8, ("ArrowUp", "vertex 3"), ("Home", "midpoint")):
+        page.keyboard.press(key)
+        assert page.locator("#walk-name").inner_text() == (name or page.locator("#walk-name").inner_text())
+    corner = page.locator("#walk-triangle circle").nth(1).bounding_box()
+    page.mouse.click(corner["x"] + corner["width"] / 2, corner["y"] + corner["height"] / 2)
+    second = page.locator("#walk-point option").nth(1).inner_text()
+    assert page.locator("#walk-name").inner_text() == page.locator("#walk-point option:checked").inner_text() == second
+
+
+def test_the_slider_by_keyboard(page):
+    slider = page.get_by_role("slider", name="Point of the subspace, α")
+    slider.focus()
+    for key, name in (("ArrowRight", "α = 0.15"), ("ArrowRight", "α = 0.2"), ("Home", "α = 0"), ("End", "α = 1")):
+        page.keyboard.press(key)
+        assert slider.get_attribute("aria-valuetext") == page.locator("#walk-name").inner_text() == name

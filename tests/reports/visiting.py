@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,12 @@ class Visitor:
     def _asked(self, url: str) -> None:
         if url != self.path.as_uri() and not url.startswith(("data:", "blob:")):
             self.troubles.append(f"request: {url}")
+
+
+def data_of(path: Path) -> Any:
+    """Return the data that a page holds for its scripts."""
+    (text,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', path.read_text())
+    return json.loads(text)
 
 
 def eventually(condition: Callable[[], Any], page) -> Any:
@@ -173,15 +180,10 @@ EVERYWHERE = f"""() => {{
   const count = control.max === undefined ? control.options.length : Number(control.max) + 1;
   return [...Array(count).keys()].map((place) => {{
     control.value = place;
-    control.dispatchEvent(new Event(control.max === undefined ? "change" : "input"));
+    control.dispatchEvent(new Event("input"));
     return snapshot();
   }});
 }}"""
-
-
-def walked(page) -> dict[str, Any]:
-    """Return all that is shown at the point of a run where the page is."""
-    return page.evaluate(SNAPSHOT)
 
 
 def everywhere_in(page) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,6 @@ from subspaces.core import batchnorm, checks, functional, geometry, nested
 from subspaces.core.outputs import OutputCheck
 from subspaces.core.selection.criteria import Criterion, Loss, classes_of
 from subspaces.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from subspaces.core.family import Subspace
 
 Rows = dict[str, Tensor]
 """The weights of a point, flat: [n] for each group."""
@@ -24,7 +21,7 @@ class Losses:
 
     def __init__(
         self,
-        family: "Subspace",
+        family: Any,
         loader: Iterable[Any],
         criterion: Criterion,
         statistics: Iterable[Any] | None,

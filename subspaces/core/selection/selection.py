@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -19,9 +19,6 @@ from subspaces.core.selection.losses import Losses
 from subspaces.core.selection.search import Search, grid, path
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
-
-if TYPE_CHECKING:
-    from subspaces.core.family import Subspace
 
 By = Literal["nll", "accuracy", "entropy"]
 Per = Literal["network", "layer"]
@@ -42,10 +39,10 @@ class Selection:
     """The point of a family that `family.select` chose for a new domain; `family.at(selection.alpha)` is its network.
 
     `midpoint`, `value`, `best` and `worst` are means over the given examples: of the midpoint, the chosen point, and
-    the best and worst that were searched. All but the midpoint's flatter, because they are of points that were chosen
-    on these examples. `gain` does not: it is what the whole procedure gains over the midpoint on examples that it has
-    not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where there
-    was no cross-validation.
+    the best and worst that were searched. All but the midpoint's are optimistic, because they are of points that were
+    chosen on these examples. `gain` is not: it is what the whole procedure gains over the midpoint on examples that
+    it has not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where
+    there was no cross-validation.
     """
 
     alpha: Alpha
@@ -94,7 +91,7 @@ def shown(alpha: Any) -> str:
 
 
 def select(
-    family: "Subspace",
+    family: Any,
     loader: Iterable[Any],
     by: By | Loss = "nll",
     *,
@@ -204,7 +201,7 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
 
 
 def _check(
-    family: "Subspace", per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
+    family: Any, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
 ) -> None:
     if family.shape.vertices < 2:
         raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")

@@ -55,10 +55,7 @@ def _replaced(height: int, width: int, reach: int, draws: Draws) -> Tensor:
     came there, and of what lies before it the old one. All chains are followed at once, twice as far at each step.
     """
     pixels = height * width
-    row, column = (
-        torch.arange(height, device=draws.device)[:, None],
-        torch.arange(width, device=draws.device),
-    )
+    row, column = torch.arange(height, device=draws.device)[:, None], torch.arange(width, device=draws.device)
     moved = (draws.uniform(2, height, width) * (2 * reach)).long() - reach
     inner = ((row > reach) & (row <= height - reach)) & ((column > reach) & (column <= width - reach))
     own = (row * width + column).expand(draws.count, -1, -1)

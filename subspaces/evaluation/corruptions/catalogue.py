@@ -11,11 +11,11 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.core.randomness import SEEDS
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.corruptions import blur, digital, jpeg, noise, spatter, weather
+from subspaces.evaluation.corruptions import blur, digital, noise, spatter, weather
 from subspaces.evaluation.corruptions.draws import Draws
 from subspaces.evaluation.corruptions.matrices import rounded
 from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
-from subspaces.evaluation.images.pixels import grey
+from subspaces.images.pixels import grey
 from subspaces.text import Catalogue
 
 Effect = Callable[[Tensor, Any, Draws], Tensor]
@@ -59,36 +59,33 @@ class Corruption:
         return rounded(grey(self.effect(images.expand(-1, 3, -1, -1), parameter, draws)))
 
 
-def _known(name: str, label: str, group: str, meaning: str, effect: Effect, colour: bool = False) -> Corruption:
+def _known(label: str, group: str, meaning: str, effect: Any, colour: bool = False) -> Corruption:
+    name = effect.__name__
     return Corruption(name, label, group, meaning, effect, PARAMETERS[name], colour)
 
 
 CORRUPTIONS: Catalogue[Corruption] = Catalogue(
     "corruption",
     [
-        _known(
-            "gaussian_noise", "Gaussian noise", "noise", "a normal number is added to each value", noise.gaussian_noise
-        ),
-        _known("shot_noise", "shot noise", "noise", "few photons are counted for each value", noise.shot_noise),
-        _known("impulse_noise", "impulse noise", "noise", "some values are black or white", noise.impulse_noise),
-        _known("defocus_blur", "defocus blur", "blur", "out of focus: the mean over a disk", blur.defocus_blur),
-        _known("glass_blur", "glass blur", "blur", "frosted glass: pixels are taken from near them", blur.glass_blur),
-        _known("motion_blur", "motion blur", "blur", "the camera moved along a line", blur.motion_blur),
-        _known("zoom_blur", "zoom blur", "blur", "the camera moved towards its object", blur.zoom_blur),
-        _known("snow", "snow", "weather", "falling flakes, and a bleached picture", weather.snow, colour=True),
-        _known("frost", "frost", "weather", "ice on the window", weather.frost, colour=True),
-        _known("fog", "fog", "weather", "clouds of every size", weather.fog),
-        _known("brightness", "brightness", "digital", "everything is lighter", digital.brightness),
-        _known("contrast", "contrast", "digital", "everything is nearer to the mean", digital.contrast),
-        _known(
-            "elastic_transform", "elastic transform", "digital", "the image is stretched", digital.elastic_transform
-        ),
-        _known("pixelate", "pixelate", "digital", "fewer, larger pixels", digital.pixelate),
-        _known("jpeg_compression", "JPEG compression", "digital", "a small file", jpeg.jpeg_compression, colour=True),
-        _known("speckle_noise", "speckle noise", "extra", "noise in proportion to the value", noise.speckle_noise),
-        _known("gaussian_blur", "Gaussian blur", "extra", "the mean with weights of a Gaussian", blur.gaussian_blur),
-        _known("spatter", "spatter", "extra", "drops of water or mud on the lens", spatter.spatter, colour=True),
-        _known("saturate", "saturate", "extra", "colours are paler or stronger", digital.saturate, colour=True),
+        _known("Gaussian noise", "noise", "a normal number is added to each value", noise.gaussian_noise),
+        _known("shot noise", "noise", "few photons are counted for each value", noise.shot_noise),
+        _known("impulse noise", "noise", "some values are black or white", noise.impulse_noise),
+        _known("defocus blur", "blur", "out of focus: the mean over a disk", blur.defocus_blur),
+        _known("glass blur", "blur", "frosted glass: pixels are taken from near them", blur.glass_blur),
+        _known("motion blur", "blur", "the camera moved along a line", blur.motion_blur),
+        _known("zoom blur", "blur", "the camera moved towards its object", blur.zoom_blur),
+        _known("snow", "weather", "falling flakes, and a bleached picture", weather.snow, colour=True),
+        _known("frost", "weather", "ice on the window", weather.frost, colour=True),
+        _known("fog", "weather", "clouds of every size", weather.fog),
+        _known("brightness", "digital", "everything is lighter", digital.brightness),
+        _known("contrast", "digital", "everything is nearer to the mean", digital.contrast),
+        _known("elastic transform", "digital", "the image is stretched", digital.elastic_transform),
+        _known("pixelate", "digital", "fewer, larger pixels", digital.pixelate),
+        _known("JPEG compression", "digital", "a small file", digital.jpeg_compression, colour=True),
+        _known("speckle noise", "extra", "noise in proportion to the value", noise.speckle_noise),
+        _known("Gaussian blur", "extra", "the mean with weights of a Gaussian", blur.gaussian_blur),
+        _known("spatter", "extra", "drops of water or mud on the lens", spatter.spatter, colour=True),
+        _known("saturate", "extra", "colours are paler or stronger", digital.saturate, colour=True),
     ],
 )
 
@@ -111,12 +108,8 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: i
     corruption = CORRUPTIONS.find(name)
     severity = checks.whole("severity", severity, 1, 5)
     seed, first = checks.whole("seed", seed, 0, SEEDS - 1), checks.whole("first", first, 0)
-    if (
-        not isinstance(images, Tensor)
-        or images.dtype != torch.uint8
-        or images.ndim != 4
-        or images.shape[1] not in (1, 3)
-    ):
+    fits = isinstance(images, Tensor) and images.dtype == torch.uint8 and images.ndim == 4
+    if not fits or images.shape[1] not in (1, 3):
         found = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else checks.shown(images)
         raise ArgumentError(f"corrupt got images of {found}: expected torch.uint8 [n, 1 or 3, height, width]")
     height, width = images.shape[-2:]

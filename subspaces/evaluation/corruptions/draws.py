@@ -11,22 +11,13 @@ CALLS = 2**8  # of random numbers that one corruption may make
 
 
 class Draws:
-    """The random numbers of n images in a row.
+    """The random numbers of `count` images from number `first` on, of a seed and a `part`: corruption and severity.
 
     Each call has a stream of its own, in which image i has the same place in every batch.
-
-    Args:
-        seed: of all corruptions of a data set.
-        part: which corruption this is, and how severe.
-        first: the number of the first image.
-        count: how many images there are.
-        device: where the numbers are made.
     """
 
     def __init__(self, seed: int, part: int, first: int, count: int, device: torch.device) -> None:
-        self.seed, self.part = seed, part
-        self.first, self.count = first, count
-        self.device = device
+        self.seed, self.part, self.first, self.count, self.device = seed, part, first, count, device
         self._calls = 0
 
     def uniform(self, *size: int) -> Tensor:

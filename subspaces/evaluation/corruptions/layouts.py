@@ -1,6 +1,5 @@
 """The published files: CIFAR-10-C's arrays and ImageNet-C's folders."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import torch
 from subspaces.core import checks
 from subspaces.errors import DataError
 from subspaces.evaluation.corruptions.catalogue import CORRUPTIONS, SEVERITIES
-from subspaces.evaluation.images.reading import map_array
-from subspaces.evaluation.images.splits import SUFFIXES, Files, Split, check_label_values
+from subspaces.images.reading import map_array
+from subspaces.images.splits import Files, Split, check_label_values, class_files, class_folders
 from subspaces.text import hint, listed
 
 
@@ -87,22 +86,13 @@ def _arrays(root: Path, name: str, severity: int, classes: Sequence[str]) -> Spl
 def _folders(folder: Path, classes: list[str]) -> Files:
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: not found, expected {folder}/<class>/*.JPEG: unpack the archive again")
-    places = {each: place for place, each in enumerate(classes)}
-    paths: list[bytes] = []
-    labels: list[int] = []
-    for own in sorted(
-        entry.name for entry in os.scandir(folder) if os.path.isdir(entry) and not entry.name.startswith(".")
-    ):
-        if own not in places:
-            raise DataError(
-                f"{folder / own}: the class {own!r} is not among the {len(classes):,} of the data set"
-                f"{hint(own, classes)}: expected folders named like those of the training images"
-            )
-        files = sorted(file for file in os.listdir(folder / own) if file.lower().endswith(SUFFIXES))
-        if not files:
-            raise DataError(f"{folder / own}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
-        paths.extend(os.fsencode(f"{own}/{file}") for file in files)
-        labels.extend([places[own]] * len(files))
-    if not paths:
-        raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
-    return Files(folder, np.array(paths), torch.tensor(labels, dtype=torch.int64))
+    own = class_folders(folder)
+    if unknown := next((name for name in own if name not in classes), None):
+        raise DataError(
+            f"{folder / unknown}: the class {unknown!r} is not among the {len(classes):,} of the data set"
+            f"{hint(unknown, classes)}: expected folders named like those of the training images"
+        )
+    places = {name: place for place, name in enumerate(classes)}
+    paths, counts = class_files(folder, own)
+    labels = np.repeat(np.array([places[name] for name in own], np.int64), counts)
+    return Files(folder, paths, torch.from_numpy(labels))

@@ -6,16 +6,15 @@ from torch import Tensor
 from subspaces.evaluation.corruptions.blur import smeared
 from subspaces.evaluation.corruptions.draws import Draws
 from subspaces.evaluation.corruptions.matrices import cut, product, rounded, zoom
-from subspaces.evaluation.images.pixels import grey
+from subspaces.images.pixels import grey
 
 
 def snow(images: Tensor, setting: tuple[float, float, float, float, int, float, float], draws: Draws) -> Tensor:
     """Let flakes fall in two opposite directions, and bleach the picture."""
     mean, sigma, factor, threshold, radius, smear, share = setting
     height, width = images.shape[-2:]
-    flakes = product(
-        draws.normal(1, height, width).mul_(sigma).add_(mean), zoom(height, (factor,)), zoom(width, (factor,))
-    )
+    small = draws.normal(1, height, width).mul_(sigma).add_(mean)
+    flakes = product(small, zoom(height, (factor,)), zoom(width, (factor,)))
     flakes = cut(flakes.masked_fill_(flakes < threshold, 0) * 255)
     degrees = draws.uniform().double().mul_(90).sub_(135)
     layer = rounded(smeared(flakes.float(), radius, smear, degrees)).float()
@@ -78,9 +77,7 @@ def _ice(height: int, width: int, draws: Draws) -> Tensor:
     seeds = (draws.uniform(1, height, width) < 0.5 / length).float()
     seeds[..., [0, -1], :] = seeds[..., :, [0, -1]] = 0  # what lies beyond the border is like the border
     needles = torch.stack([smeared(seeds, length, 0.8 * length, angle + turn) for turn in range(0, 360, 60)]).amax(0)
-    lightness = (
-        draws.uniform(1, 1, 1).mul_(120).add_(83)
-    )  # from that of dark photographs of frost to that of light ones
+    lightness = draws.uniform(1, 1, 1).mul_(120).add_(83)  # as dark and light photographs of frost have
     strongest = needles.amax((1, 2, 3), keepdim=True).clamp_(min=1e-6)
     ice = lightness + 70 * (cover - 0.5) + 120 * (0.3 + 0.7 * cover) * needles / strongest
     tint = torch.tensor([-18.0, 0.0, 11.0], device=ice.device)[:, None, None]  # bluish

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.evaluation.images.reading import open_regular
 from subspaces.experiments.data import pickles
 from subspaces.experiments.data.dataset import DataError, Dataset, Split, check_label_values, missing
+from subspaces.images.reading import open_regular
 
 RECORDS = 10_000  # in each file
 PIXELS = 3 * 32 * 32

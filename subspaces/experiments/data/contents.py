@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.evaluation.images import decoding, reading
-from subspaces.evaluation.images.listing import Entry, Listing, parts_of, plain
 from subspaces.experiments.data import decoded
 from subspaces.experiments.data.dataset import DataError
+from subspaces.images import decoding, reading
+from subspaces.images.listing import Entry, Listing, parts_of, plain
 
 FILE = ".subspaces-files.npz"
 UNREADABLE = b"-" * 32

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from subspaces.errors import DataError
-from subspaces.evaluation.images import Progress
-from subspaces.evaluation.images.splits import Files, Images, Split, check_label_values
+from subspaces.evaluation.display import Progress
+from subspaces.images.splits import Files, Images, Split, check_label_values
 
 __all__ = ["DataError", "Dataset", "Files", "Images", "Progress", "Split", "check_label_values", "missing"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces.core import files
-from subspaces.evaluation.images import reading
-from subspaces.evaluation.images.decoding import Pixels
 from subspaces.experiments.data.dataset import DataError, Progress
+from subspaces.images import reading
+from subspaces.images.decoding import Pixels
 
 AT_ONCE = 1000  # so that an error does not wait for all the others
 View = Callable[[Path], Pixels]  # an image file as [size, size, 3]

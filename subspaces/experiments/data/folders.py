@@ -4,7 +4,6 @@ Listing a million files takes minutes on some disks, so the list is kept beside 
 again while no class folder has changed.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.evaluation.images import reading
-from subspaces.evaluation.images.splits import SUFFIXES
 from subspaces.experiments.data.dataset import DataError, Dataset, Files
 from subspaces.experiments.data.decoded import write_arrays
+from subspaces.images import reading
+from subspaces.images.splits import class_files, class_folders
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
@@ -34,47 +33,25 @@ def find(root: Path) -> None:
 def load(root: Path) -> Dataset:
     """List the images of ROOT/train and ROOT/val; classes are the folders of train in sorted order."""
     find(root)
-    classes = _classes(root / "train")
+    classes = class_folders(root / "train")
     splits = {part: _files(root, part, classes) for part in ("train", "val")}
     return Dataset("imagenet", splits["train"], None, splits["val"], classes, MEAN, STD)
 
 
-def _classes(folder: Path) -> tuple[str, ...]:
-    with os.scandir(folder) as entries:
-        shown = [entry for entry in entries if not entry.name.startswith(".")]
-    found = sorted(entry.name for entry in shown if os.path.isdir(entry.path))
-    if not found:
-        raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
-    return tuple(found)
-
-
 def _files(root: Path, part: str, classes: tuple[str, ...]) -> Files:
     folder = root / part
-    own = _classes(folder)
+    own = class_folders(folder)
     if unknown := sorted(set(own) - set(classes)):
         raise DataError(f"{folder}: has the class {unknown[0]}, which {root / 'train'} has not")
     stamp = np.array([(folder / name).stat().st_mtime_ns for name in own])
     cache = root / f".subspaces-{part}.npz"
     stored = _read(cache, own, stamp)
-    paths, counts = stored if stored is not None else _scan(folder, own)
+    paths, counts = stored if stored is not None else class_files(folder, own)
     if stored is None:
         write_arrays(cache, names=np.array(own), stamp=stamp, paths=paths, counts=counts)
     numbers = {name: number for number, name in enumerate(classes)}
     labels = torch.from_numpy(np.repeat(np.array([numbers[name] for name in own], np.int64), counts))
     return Files(folder, paths, labels)
-
-
-def _scan(folder: Path, classes: tuple[str, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the paths of all images below `folder`, sorted by class and name, and how many each class has."""
-    paths: list[bytes] = []
-    counts = []
-    for name in classes:
-        files = sorted(file for file in os.listdir(folder / name) if file.lower().endswith(SUFFIXES))
-        if not files:
-            raise DataError(f"{folder / name}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
-        paths.extend(os.fsencode(f"{name}/{file}") for file in files)
-        counts.append(len(files))
-    return np.array(paths), np.array(counts)
 
 
 def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any:
@@ -91,7 +68,7 @@ def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any
 
 def problems(root: Path) -> list[str]:
     """Return how the folders differ from ImageNet's, and the first image of each class that cannot be read."""
-    from subspaces.evaluation.images.decoding import decode
+    from subspaces.images.decoding import decode
 
     data = load(root)
     found = []

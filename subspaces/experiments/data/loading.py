@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import listing
 from subspaces.experiments.data import (
     cifar10,
     contents,
@@ -19,6 +18,7 @@ from subspaces.experiments.data import (
     tiny_imagenet,
 )
 from subspaces.experiments.data.dataset import DataError, Dataset, Progress
+from subspaces.images import listing
 from subspaces.text import nearest
 
 _READERS: dict[str, Callable[[Path], Dataset]] = {
@@ -90,7 +90,7 @@ def load(
 def with_label_noise(data: Dataset, fraction: float, seed: int) -> Dataset:
     """Return the same images with a fraction of the training labels drawn at random, as `load` does."""
     labels = noise.noisy(data.train.labels, len(data.classes), fraction, seed)
-    return replace(data, train=data.train.relabelled(labels))
+    return replace(data, train=replace(data.train, labels=labels))
 
 
 def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import decoding, listing
-from subspaces.evaluation.images.decoding import Pixels
-from subspaces.evaluation.images.listing import Flags, Listing
 from subspaces.experiments.data import contents, decoded
 from subspaces.experiments.data.dataset import DataError, Dataset, Progress, Split
+from subspaces.images import decoding, listing
+from subspaces.images.decoding import Pixels
+from subspaces.images.listing import Flags, Listing
 
 SIZE = 64  # unless told otherwise
 SIZES = (8, 1024)

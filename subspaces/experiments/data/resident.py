@@ -14,10 +14,10 @@ from torch import Tensor
 
 from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images.pixels import Normalise
 from subspaces.experiments.data import views
 from subspaces.experiments.data.dataset import Images, Split
 from subspaces.experiments.data.shares import ALL, Share
+from subspaces.images.pixels import Normalise
 
 Batch = tuple[Tensor, Tensor]
 _IMAGE, _LABEL, _START, _STEP = range(4)  # the rows of a plan

@@ -22,12 +22,12 @@ from torch.utils.data import Dataset as TorchDataset
 
 from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import decoding
-from subspaces.evaluation.images.pixels import Normalise
 from subspaces.experiments.data import views
 from subspaces.experiments.data.dataset import DataError, Files, Images, Split
 from subspaces.experiments.data.resident import Batch, batch_sizes
 from subspaces.experiments.data.shares import ALL, Share
+from subspaces.images import decoding
+from subspaces.images.pixels import Normalise
 
 GRACE = 5  # seconds in which a worker that is told to end does
 

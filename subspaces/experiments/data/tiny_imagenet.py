@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from subspaces.evaluation.images.decoding import Pixels, decode
-from subspaces.evaluation.images.reading import read_text
 from subspaces.experiments.data import decoded
 from subspaces.experiments.data.dataset import DataError, Dataset, Progress, Split, missing
+from subspaces.images.decoding import Pixels, decode
+from subspaces.images.reading import read_text
 
 MEAN, STD = (0.480, 0.448, 0.397), (0.276, 0.269, 0.282)
 CLASSES, PER_CLASS, VALIDATION = 200, 500, 10_000

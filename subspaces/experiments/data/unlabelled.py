@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from subspaces.evaluation.images import listing
 from subspaces.experiments.data import decoded
 from subspaces.experiments.data.dataset import DataError
 from subspaces.experiments.data.own_images import name_broken, view_or_why
+from subspaces.images import listing
 
 
 def find(folder: Path) -> list[Path]:

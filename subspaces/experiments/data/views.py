@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from subspaces.evaluation.images.decoding import RATIO, SCALE
+from subspaces.images.decoding import RATIO, SCALE
 from subspaces.text import Catalogue
 
 

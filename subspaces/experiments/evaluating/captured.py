@@ -28,6 +28,12 @@ class CapturedPredictor(Predictor):
         self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
         self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
 
+    def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
+        """Return a network at each of these points; the graph makes the statistics of the first network alone."""
+        for point in points if len(points) > 1 else ():
+            super().prepare([point])
+        return super().prepare(points)
+
     def outputs(self, points: Sequence[Any], data: str | Iterable[Any], **how: Any) -> Iterable[Outputs]:
         """Return a split as one batch: the networks take turns in one, which the graphs know."""
         if how.get("passes") or not isinstance(data, str):
@@ -52,7 +58,6 @@ class CapturedPredictor(Predictor):
         return output.clone(), None if features is None else features.clone(), target
 
     def _joined(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return the outputs on all batches of a split."""
         found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
         outputs, features, targets = zip(*found, strict=True)
         entered = None if features[0] is None else torch.cat(features)
@@ -86,6 +91,5 @@ class CapturedPredictor(Predictor):
 
 
 def _running(network: nn.Module) -> list[Tensor]:
-    """Return the means and variances of a network's batch norms."""
     pairs = ((norm.running_mean, norm.running_var) for norm in tracked(network).values())
     return [value for pair in pairs for value in pair if value is not None]

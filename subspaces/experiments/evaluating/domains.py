@@ -1,18 +1,17 @@
-"""Images of a new domain: a run's test images spoiled, published ones, or arrays of one's own."""
+"""Images of a new domain: a run's test images corrupted, published ones, or arrays of one's own."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt, published
-from subspaces.evaluation.images.reading import ANY, DAMAGED, map_array, read_arrays
-from subspaces.evaluation.images.splits import Files, Images, Split, check_label_values
 from subspaces.experiments.data.dataset import DataError, Dataset
+from subspaces.images.reading import ANY, DAMAGED, map_array, read_arrays
+from subspaces.images.splits import Files, Images, Split, check_label_values
 
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"
@@ -32,18 +31,17 @@ def domain_of(
     """Return the images of a new domain, which have to fit a data set."""
     check_domain(corruption, severity, images)
     if images is not None and corruption is None:
-        return Domain(f"the images of {images.name}", _arrays(images, dataset))
+        return Domain(f"the images of {images.name}", _fitting(_arrays(images, len(dataset.classes)), dataset, images))
     if images is not None and corruption is not None:
-        found = published(images, corruption, severity, dataset.classes)
-        _check(found, dataset, images)
+        found = _fitting(published(images, corruption, severity, dataset.classes), dataset, images)
         return Domain(f"published images with {corruption}, severity {severity}", found)
     if isinstance(dataset.test, Files):
         raise ArgumentError(
-            f"corruption={corruption!r}: the images of {dataset.name} are files, which are not spoiled here; expected "
-            "the folder of published ones too (--images, as of ImageNet-C)"
+            f"corruption={corruption!r}: the images of {dataset.name} are files, which are not corrupted here; "
+            "expected the folder of published ones too (--images, as of ImageNet-C)"
         )
-    spoiled = corrupt(dataset.test.images.to(device), str(corruption), severity).cpu()
-    return Domain(f"test images with {corruption}, severity {severity}", Split(spoiled, dataset.test.labels))
+    corrupted = corrupt(dataset.test.images.to(device), str(corruption), severity).cpu()
+    return Domain(f"test images with {corruption}, severity {severity}", Split(corrupted, dataset.test.labels))
 
 
 def check_domain(corruption: str | None, severity: int, images: Path | None) -> None:
@@ -58,9 +56,9 @@ def check_domain(corruption: str | None, severity: int, images: Path | None) -> 
     checks.whole("severity", severity, 1, 5)
 
 
-def _arrays(path: Path, dataset: Dataset) -> Split:
-    """Read labelled images from arrays."""
+def _arrays(path: Path, classes: int) -> Split:
     try:
+        found: dict[str, Any]
         if path.is_dir():
             found = {name: map_array(path / f"{name}.npy") for name in ("images", "labels")}
         else:
@@ -71,28 +69,22 @@ def _arrays(path: Path, dataset: Dataset) -> Split:
         raise
     except DAMAGED as error:
         raise DataError(f"{path}: {error}: expected {ARRAYS}") from None
-    images, labels = _channels_first(found["images"], path), found["labels"]
+    images, labels = found["images"], found["labels"]
+    wide = images[..., None] if images.ndim == 3 else images
+    if images.dtype != np.uint8 or wide.ndim != 4 or not len(images):
+        raise DataError(f"{path}: images are {images.dtype} {images.shape}: expected {ARRAYS}")
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise DataError(
             f"{path}: labels are {labels.dtype} {labels.shape}: expected a class number for each of the "
             f"{len(images)} images"
         )
-    check_label_values(labels, len(dataset.classes), path)
-    split = Split(torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64)))
-    _check(split, dataset, path)
-    return split
+    check_label_values(labels, classes, path)
+    channels_first = np.ascontiguousarray(wide.transpose(0, 3, 1, 2))
+    return Split(torch.from_numpy(channels_first), torch.from_numpy(labels.astype(np.int64)))
 
 
-def _channels_first(images: npt.NDArray[Any], path: Path) -> npt.NDArray[np.uint8]:
-    wide = images[..., None] if images.ndim == 3 else images
-    if images.dtype != np.uint8 or wide.ndim != 4 or not len(images):
-        raise DataError(f"{path}: images are {images.dtype} {images.shape}: expected {ARRAYS}")
-    return np.ascontiguousarray(wide.transpose(0, 3, 1, 2))
-
-
-def _check(images: Images, dataset: Dataset, path: Path) -> None:
-    """Refuse images of another size than those that the network was trained on."""
+def _fitting(images: Images, dataset: Dataset, path: Path) -> Images:
     if isinstance(images, Split) and tuple(images.images.shape[1:]) != dataset.image_shape:
-        found = " × ".join(map(str, images.images.shape[1:]))
-        wanted = " × ".join(map(str, dataset.image_shape))
+        found, wanted = (" × ".join(map(str, each)) for each in (images.images.shape[1:], dataset.image_shape))
         raise DataError(f"{path}: images of {found} (channels × height × width); {dataset.name} has {wanted}")
+    return images

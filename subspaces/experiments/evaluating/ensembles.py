@@ -4,7 +4,8 @@ p(y | x) = 1/k sum_i softmax(f(x; theta_i)), with theta_i the midpoint of run i,
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,46 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.evaluation.answers import middle_of
-from subspaces.evaluation.classification import log_mean
-from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.images import Progress
+from subspaces.evaluation.classification import Classes, log_mean
+from subspaces.evaluation.display import Progress, bars, counted
+from subspaces.evaluation.metrics import of_task, tally
+from subspaces.evaluation.points import middle_of
+from subspaces.evaluation.session import PRECISIONS
 from subspaces.experiments import locks
-from subspaces.experiments.evaluating.cache import Measured, Shelf
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
+from subspaces.experiments.kept import Kept
 from subspaces.experiments.training.execution import Execution, Precision
 from subspaces.experiments.training.feasible import DATA
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.signals import stop_on_signals
 
 FILE = "ensembles.json"
-ALIKE = DATA  # what decides which images are asked about
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The metrics of an ensemble on each split; `key` has its runs and settings."""
+
+    key: dict[str, Any]
+    environment: dict[str, Any]
+    images: dict[str, int]
+    metrics: dict[str, dict[str, float]]
+
+
+def ensembles_in(path: Path) -> list[Measured]:
+    """Return the ensembles that a file holds; of one in several precisions the last that was measured."""
+    found = {str(key["families"]) + str(key["batches"]): Measured(key, **value) for key, value in Kept(path).items()}
+    return list(found.values())
+
+
+def _find(kept: Kept, key: dict[str, Any], precisions: Sequence[str]) -> Measured | None:
+    """Return what was measured of a key, in one of these precisions, with all the metrics that there are by now."""
+    names = {metric.name for metric in of_task("classification")}
+    for precision in precisions:
+        found = kept.find({**key, "precision": precision})
+        if found is not None and all(names <= each.keys() for each in found["metrics"].values()):
+            return Measured(key, **found)
+    return None
 
 
 def evaluate_together(
@@ -45,75 +72,67 @@ def evaluate_together(
     The runs of a group are finished and on the same data; `to` is the folder for `ensembles.json`, the rest as in
     `evaluate`.
     """
-    open_run = run_subjects(data, Execution(device=device, precision=precision, workers=workers).resolved(), trust)
+    execution = Execution(device=device, precision=precision, workers=workers).resolved()
+    open_run = run_subjects(data, execution, trust)
+    precisions = [execution.precision] if precision != "auto" else [execution.precision, *PRECISIONS]
     groups = [checks.several("groups", group, "lists of runs") for group in checks.several("groups", groups, "lists")]
     members = [[open_run(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:
         _check(group)
-    Path(to).mkdir(parents=True, exist_ok=True)
-    shelf = Shelf(Path(to) / FILE)
-    keys = [key_of(group, statistics_batches) for group in members]
-    missing = {index: members[index] for index, key in enumerate(keys) if shelf.find(key, precision) is None}
-    if missing:
+    kept = Kept(Path(to) / FILE)
+    keys = [_key(group, statistics_batches) for group in members]
+    left = {index: members[index] for index, key in enumerate(keys) if _find(kept, key, precisions) is None}
+    logits: dict[RunSubject, dict[str, Tensor]] = {}  # of each run's midpoint [n, classes], while a group asks for it
+
+    def work(index: int) -> None:
+        group = left.pop(index)
+        if _find(kept, keys[index], precisions) is None:  # no other process has done so by now
+            for one in group:
+                if one not in logits:
+                    whole = one.predictor(one.splits, statistics_batches).whole(middle_of(one.shape))
+                    logits[one] = {split: each.cpu() for split, each in whole.items()}
+                    one.release()
+                    tick(0)
+            key = {**keys[index], "precision": execution.precision}
+            kept.add(key, _values(group[0], [logits[one] for one in group]))
+        for one in logits.keys() - {one for others in left.values() for one in others}:
+            del logits[one]
+        tick(1)
+
+    if left:
         with stop_on_signals() as stop, bars(progress, stop.heed) as shown, locks.made(Path(to)):
-            tick = counted(shown, "ensembles of runs", 0, len(missing))
+            tick = counted(shown, "ensembles of runs", 0, len(left))
             locks.share(
-                list(missing),
-                lambda index: locks.beside(shelf.path, keys[index]),
-                _Measuring(missing, keys, shelf, precision, tick),
+                list(left),
+                lambda index: locks.beside(kept.path, keys[index]),
+                work,
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
                 stop,
             )
-    return [found for key in keys if (found := shelf.find(key, precision)) is not None]
+    return [found for key in keys if (found := _find(kept, key, precisions)) is not None]
 
 
-class _Measuring:
-    """Measures groups by their number; what runs answer is kept while a group is left that asks for it."""
-
-    def __init__(
-        self,
-        groups: dict[int, list[RunSubject]],
-        keys: Sequence[dict[str, Any]],
-        shelf: Shelf,
-        precision: Precision,
-        tick: Callable[[int], None],
-    ) -> None:
-        self.left, self.keys, self.shelf, self.precision, self.tick = groups, keys, shelf, precision, tick
-        self.logits: dict[RunSubject, dict[str, Tensor]] = {}  # of each run's midpoint [n, classes], on each split
-
-    def __call__(self, index: int) -> None:
-        """Measure a group, unless another process has done so by now."""
-        key, group = self.keys[index], self.left.pop(index)
-        if self.shelf.find(key, self.precision) is None:
-            said = [self._said(one, key["batches"]) for one in group]
-            means = {split: log_mean(torch.stack([one[split] for one in said])) for split in group[0].splits}
-            self.shelf.add(Measured.of(key, group[0], means))
-        wanted = {one for others in self.left.values() for one in others}
-        self.logits = {one: logits for one, logits in self.logits.items() if one in wanted}
-        self.tick(1)
-
-    def _said(self, one: RunSubject, batches: int | None) -> dict[str, Tensor]:
-        if one not in self.logits:
-            said = one.predictor(one.splits, batches).whole(middle_of(one.shape))
-            one.release()
-            self.logits[one] = {split: logits.cpu() for split, logits in said.items()}
-            self.tick(0)
-        return self.logits[one]
+def _values(first: RunSubject, members: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
+    metrics, images = {}, {}
+    for split in first.splits:
+        answer = log_mean(torch.stack([each[split] for each in members]))
+        labels = getattr(first.images_of, split).labels.to(answer.device)
+        metrics[split], images[split] = tally(of_task("classification"), [(Classes(answer), labels)]), len(answer)
+    return {"environment": first.environment, "images": images, "metrics": metrics}
 
 
-def key_of(group: Sequence[RunSubject], statistics: int | None = None) -> dict[str, Any]:
-    """Return what tells one measurement of this kind from another; the order of the runs does not matter."""
+def _key(group: Sequence[RunSubject], statistics: int | None) -> dict[str, Any]:
+    """Return the key of an ensemble, whatever the order of its runs."""
     runs = {one.checksum: one.run.folder.name for one in sorted(group, key=lambda one: one.run.folder.name)}
     return {"runs": list(runs.values()), "families": list(runs), "batches": statistics}
 
 
 def _check(group: Sequence[RunSubject]) -> None:
-    """Refuse ensembles of less than two different runs, or of runs on other data."""
     if len({one.checksum for one in group}) < max(2, len(group)):
         names = ", ".join(one.run.folder.name for one in group) or "no run"
         raise RunError(f"an ensemble of {names}: expected two or more runs that differ")
     for one in group[1:]:
-        for field in ALIKE:
+        for field in DATA:
             ours, theirs = getattr(group[0].recipe, field), getattr(one.recipe, field)
             if ours != theirs:
                 raise RunError(

@@ -10,13 +10,14 @@ from typing import Any
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
+from subspaces.evaluation.files import read_lines
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
 
 READERS: dict[str, Callable[[Path, str], Any]] = {
     ".json": lambda path, remedy: run_files.read_json(path, None, remedy),
-    ".jsonl": files.read_lines,
+    ".jsonl": read_lines,
     ".safetensors": lambda path, remedy: run_files.read_tensors(path, None, remedy),
 }
 Folder = str | os.PathLike[str]
@@ -110,7 +111,7 @@ def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterato
 def measured_of(run: Run) -> Evaluation:
     """Return the evaluation of a run, which must be of this run and of the family that it has now."""
     try:
-        found = Evaluation.read(run.folder)
+        found = Evaluation.load(run.folder)
         same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
     except files.FileError as error:
         raise RunError(str(error)) from None

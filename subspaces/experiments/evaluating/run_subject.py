@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,27 +16,28 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
-from subspaces.evaluation.frames import OUTLIERS
-from subspaces.evaluation.images.pixels import Normalise
-from subspaces.evaluation.images.splits import Images, Split
+from subspaces.evaluation.measuring import Data
 from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.subject import Constants, Data, Subject
+from subspaces.evaluation.rows import OUTLIERS
+from subspaces.evaluation.subject import Constants, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments import locks
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
-from subspaces.experiments.evaluating.training import seconds_of, training_of
-from subspaces.experiments.training.batches import evaluation_batches, fits_memory, statistics_batches, statistics_seed
+from subspaces.experiments.evaluating.training import training_of_run
+from subspaces.experiments.training import Execution
+from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
-from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.feasible import data_of
 from subspaces.experiments.training.images import load_data
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
+from subspaces.images.pixels import Normalise
+from subspaces.images.splits import Images, Split
 from subspaces.text import hint
 
 R = TypeVar("R")
@@ -56,43 +57,41 @@ class RunSubject(Subject):
         others: Callable[[str], Dataset] = datasets.load,
     ) -> None:
         run.check_trusted(trust is True)
-        self.run, self.recipe, self.folder, self._data, self._others = run, run.recipe, run.folder, data, others
-        self.execution = execution
+        self.run, self.recipe, self.execution, self._data, self._others = run, run.recipe, execution, data, others
         self.check()
-        splits = ["test", *(["validation"] if run.recipe.validation else [])]
-        seed, shape = run.recipe.seed, run.recipe.result_shape()
-        loaders = dict.fromkeys(splits, ())  # which a predictor of a run makes itself
-        super().__init__(run.folder.name, shape, Classification(), loaders, dataclasses.asdict(execution), seed=seed)
-        self.label = f"{run.recipe.name} seed {seed}"
-        self.answers = tuple(run.recipe.answers)
-        definition = run.recipe.definition
-        self.terms = Family(shape, middle=definition.middle(), vertices=definition.members)
-        self.noted = {"batch": run.recipe.batch}
+        recipe, shape, definition = run.recipe, run.recipe.result_shape(), run.recipe.definition
+        splits = ["test", *(["validation"] if recipe.validation else [])]
+        super().__init__(
+            run.folder.name,
+            shape,
+            Classification(),
+            dict.fromkeys(splits, ()),  # which `predictor` makes
+            dataclasses.asdict(execution),
+            seed=recipe.seed,
+            label=f"{recipe.name} seed {recipe.seed}",
+            answers=tuple(recipe.answers),
+            terms=Family(shape, middle=definition.middle(), vertices=definition.members),
+            extra={"batch": recipe.batch},
+            common={"data set": recipe.dataset, "fingerprint": recipe.fingerprint, "network": recipe.network},
+            checksum=run.family_checksum,
+            folder=run.folder,
+        )
 
     def check(self) -> None:
         """Refuse a run that is not finished."""
         if not self.run.finished:
             lacking = "no trained family" if not self.run.family_file.is_file() else "no result"
             raise RunError(f"{self.run.folder} is not finished, it has {lacking}: train it to the end first")
+        self.checksum = self.run.family_checksum  # it may be trained anew by now
 
     def trained(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Return the recipe, and how the run was trained."""
-        log = self.run.log()
-        training = training_of(self.recipe, log=log, seconds=seconds_of(statistics, log))
-        return {
-            "recipe": self.recipe.to_dict(),
-            "training": dataclasses.replace(training, folder=str(self.folder), starts=self.run.starts()),
-        }
+        return {"recipe": self.recipe.to_dict(), "training": training_of_run(self.run, statistics)}
 
     @cached_property
     def images_of(self) -> Dataset:
         """The data of the run, with its label noise and its held-out images."""
         return self._data()
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes."""
-        return self.images_of.classes
 
     @property
     def dataset(self) -> dict[str, Any]:
@@ -106,11 +105,6 @@ class RunSubject(Subject):
         self.run.check_family(self.run.family_file)
         network = build_family(self.recipe, self.images_of, self.execution).midpoint()
         return storage.load(self.run.family_file, network, self.shape).to(self.execution.device)
-
-    @cached_property
-    def checksum(self) -> str:  # type: ignore[override]
-        """What tells this family from another one that was trained with the same recipe."""
-        return self.run.family_checksum
 
     def predictor(
         self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None
@@ -133,79 +127,26 @@ class RunSubject(Subject):
         )
 
     def release(self) -> None:
-        """Let go of the family, and of the test images on the device."""
+        """Free the family; it is read again when it is needed."""
         self.__dict__.pop("family", None)
-        self.__dict__.pop("_tested", None)
-
-    @cached_property
-    def _tested(self) -> Images:
-        """The test images, on the device if they fit."""
-        test = self.images_of.test
-        if isinstance(test, Split) and fits_memory(test, 0, self.execution):
-            return Split(test.images.to(self.execution.device), test.labels.to(self.execution.device))
-        return test
-
-    @cached_property
-    def _normalise(self) -> Callable[[Tensor], Tensor]:
-        dtype = torch.bfloat16 if self.execution.precision == "bfloat16" else torch.float32
-        data, how = self.images_of, self.execution
-        made = Normalise(data.mean, data.std, how.device, how.channels_last, dtype)
-        return lambda images: made(images.permute(0, 2, 3, 1))
-
-    def tested(self) -> Iterable[Any]:
-        """Return the test images, normalised, in large batches."""
-        return (pictures.rebuild(pictures.images) for pictures in self.pictures(None, None))
-
-    def named(self, name: str | Path) -> Data:
-        """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
-        found = known_data(name)
-        if found in (self.images_of.name, self.recipe.dataset):
-            raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
-        shape = self.images_of.image_shape
-        side = max(shape[1:])
-        if isinstance(found, Path):
-            paths = unlabelled.find(found)
-            return Data(found.name, lambda: self._of_folder(found, paths, side), 0, OUTLIERS, f"folder {found}")
-        test = self._others(found).test
-
-        def batches() -> Iterator[Any]:
-            return (self._batch(fitted(x, shape), labels) for x, labels in self._in_batches(test, side))
-
-        return Data(found, batches, 0, OUTLIERS, "data")
-
-    def _of_folder(self, folder: Path, paths: Sequence[Path], side: int) -> Iterator[Any]:
-        device = self.execution.device
-        for x in unlabelled.in_batches(folder, paths, side, batch_size(side * side, device)):
-            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # which mean nothing
-            yield self._batch(fitted(x.to(device), self.images_of.image_shape), labels)
-
-    def check_alike(self, other: Subject) -> None:
-        """Refuse a run with another data set or network."""
-        if not isinstance(other, RunSubject):
-            return
-        for name, what in (("dataset", "data set"), ("fingerprint", "fingerprint"), ("network", "network")):
-            ours, theirs = getattr(self.recipe, name), getattr(other.recipe, name)
-            if ours != theirs:
-                raise ArgumentError(
-                    f"{self.run.folder} has the {what} {ours!r} and {other.run.folder} {theirs!r}: "
-                    f"a plane goes through networks of one {what}"
-                )
-
-    def check_pictures(self, mean: Constants, std: Constants) -> None:
-        """Refuse constants: a run knows its own."""
-        if mean is not None or std is not None:
-            raise ArgumentError(f"mean={mean}, std={std}: {self.name} is a run, which knows its own; expected none")
-
-    def pictures(self, mean: Constants, std: Constants) -> Iterator[Pictures]:
-        """Yield the test images in large batches."""
-        side = self.images_of.image_shape[-1]
-        for images, labels in self._in_batches(self._tested, round(side * VIEW)):
-            yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
 
     def _batch(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        return self._normalise(images), labels
+        data, how = self.images_of, self.execution
+        dtype = torch.bfloat16 if how.precision == "bfloat16" else torch.float32
+        normalise = Normalise(data.mean, data.std, how.device, how.channels_last, dtype)
+        return normalise(images.permute(0, 2, 3, 1)), labels
 
-    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
+    def _in_batches(self, images: Images, resize: int) -> Iterator[tuple[Tensor, Tensor]]:
+        side = max(self.images_of.image_shape[1:])
+        return in_batches(images, self.execution.device, self.execution.workers, side=side, resize=resize)
+
+    def pictures(self, mean: Constants = None, std: Constants = None) -> Iterator[Pictures]:
+        """Yield the test images in large batches."""
+        side = self.images_of.image_shape[-1]
+        for images, labels in self._in_batches(self.images_of.test, round(side * VIEW)):
+            yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
+
+    def batches(self, images: Images, mean: Constants = None, std: Constants = None) -> Iterator[Any]:
         """Yield other images, normalised with the constants of the run's data."""
         shape = self.images_of.image_shape
         if isinstance(images, Split) and images.images.shape[1:] != shape:
@@ -216,14 +157,33 @@ class RunSubject(Subject):
         for x, labels in self._in_batches(images, shape[-1]):
             yield self._batch(x, labels)
 
-    def _in_batches(self, images: Images, resize: int) -> Iterator[tuple[Tensor, Tensor]]:
-        side = max(self.images_of.image_shape[1:])
-        return in_batches(images, self.execution.device, self.execution.workers, side=side, resize=resize)
-
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory, no larger than a page holds them."""
         images = getattr(getattr(self.images_of, split), "images", None)
         return small_pictures(_shrunk(images[list(indices)])) if isinstance(images, Tensor) else None
+
+    def named(self, name: str | Path) -> Data:
+        """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
+        found = known_data(name)
+        if found in (self.images_of.name, self.recipe.dataset):
+            raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
+        if isinstance(found, Path):
+            return Data(
+                found.name, partial(self._folder, found, unlabelled.find(found)), 0, OUTLIERS, f"folder {found}"
+            )
+        return Data(found, partial(self._fitted, self._others(found).test), 0, OUTLIERS, "data")
+
+    def _fitted(self, images: Images) -> Iterator[Any]:
+        shape = self.images_of.image_shape
+        for x, labels in self._in_batches(images, max(shape[1:])):
+            yield self._batch(fitted(x, shape), labels)
+
+    def _folder(self, folder: Path, paths: Sequence[Path]) -> Iterator[Any]:
+        shape, device = self.images_of.image_shape, self.execution.device
+        side = max(shape[1:])
+        for x in unlabelled.in_batches(folder, paths, side, batch_size(side * side, device)):
+            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # are ignored
+            yield self._batch(fitted(x.to(device), shape), labels)
 
 
 def known_data(name: str | os.PathLike[str]) -> str | Path:
@@ -239,7 +199,6 @@ def known_data(name: str | os.PathLike[str]) -> str | Path:
 
 
 def _shrunk(images: Tensor) -> Tensor:
-    """Return uint8 images whose sides are at most those of a small picture."""
     (height, width), most = images.shape[-2:], math.isqrt(SMALL)
     longer = max(height, width)
     if longer <= most:
@@ -253,7 +212,6 @@ def run_subjects(
 ) -> Callable[[Run], RunSubject]:
     """Return a function that gives each run's subject, one for each folder, with data that runs may share."""
     data, execution = None if data is None else checks.folder("data", data), execution.resolved()
-
     read: dict[tuple[Any, ...], Dataset] = {}
 
     def load(recipe: Recipe) -> Dataset:
@@ -282,7 +240,7 @@ def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop:
     """Do what is to be done with each run, together with other processes that do the same; see `locks.share`."""
 
     def checked(one: RunSubject) -> R:
-        one.check()  # it may be trained anew by now
+        one.check()
         return work(one)
 
     return locks.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)

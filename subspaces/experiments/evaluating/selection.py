@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from subspaces.core.alpha import Alpha
 from subspaces.core.selection import Searched, Selection
 from subspaces.core.selection.criteria import CRITERIA
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.measuring import Metrics, measure
+from subspaces.evaluation.measuring import Data, Metrics, measure
 from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
@@ -27,10 +26,9 @@ from subspaces.experiments.training import batches as images_of
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.text import nearest
+from subspaces.text import one_of
 
 FILE = "selection.json"
-MEASURED = ("accuracy", "nll")
 _EXAMPLES = 2  # the part of the stream that says which images are chosen on
 
 
@@ -50,10 +48,8 @@ class RunSelection:
 
     selection: Selection
     domain: str
-    others: int
-    """How many images there were to measure on."""
-    rows: tuple[Measured, ...]
-    """The midpoint, the chosen point, and with hindsight the best and the worst of the walk."""
+    others: int  # how many images there were to measure on
+    rows: tuple[Measured, ...]  # the midpoint, the chosen point, and with hindsight the best and worst of the walk
 
     @property
     def alpha(self) -> Alpha:
@@ -78,27 +74,18 @@ def select_run(
 ) -> RunSelection:
     """Choose the point of a finished run for a new domain, and keep it in the run's folder.
 
-    Args:
-        run: a finished run, or its folder.
-        corruption: spoil the run's test images so.
-        severity: how much, from 1 to 5.
-        images: other images: the folder of published ones of that corruption, or arrays.
-        examples: choose on so many, drawn at random; all others are measured.
-        by: "nll", "accuracy" or "entropy", which looks at no labels.
-        per: one point for the "network", or one for each "layer".
-        statistics_batches: batch-norm statistics are made of at most this many training batches; None: of all.
-        seed: of the drawing.
-        data: the folder with the data sets.
-        execution: where it runs.
-        trust: also call the network factory (`package.module:factory`) that the folder names.
+    The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or other `images`: the folder of
+    published ones of that corruption, or arrays. So many `examples` of it are drawn with the `seed`. The point is
+    chosen on these, by "nll", "accuracy" or "entropy", which looks at no labels, one for the "network" or for each
+    "layer", and measured on all others, with batch-norm statistics of at most so many training batches. With `trust`
+    the network of a run that somebody else has trained is built too.
     """
     check(corruption, severity, images, examples, by, per)
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     subject = run_subjects(data, execution or Execution(), trust)(opened)
     if kind(subject.shape) == "single":
         raise ArgumentError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
-    device = subject.execution.device
-    domain = domains.domain_of(subject.images_of, corruption, severity, images, device)
+    domain = domains.domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
     found = _select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
     with opened.locked():
         content = {**dataclasses.asdict(found), "family": subject.checksum}
@@ -110,10 +97,8 @@ def check(corruption: str | None, severity: int, images: Path | None, examples: 
     """Refuse what cannot be chosen so, before anything is read."""
     domains.check_domain(corruption, severity, images)
     checks.whole("examples", examples, 2, 10**6)
-    if by not in CRITERIA:
-        raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}")
-    if per not in ("network", "layer"):
-        raise ArgumentError(f"per={per!r}: {nearest(per, ('network', 'layer'))}")
+    one_of("by", by, CRITERIA)
+    one_of("per", per, ("network", "layer"))
 
 
 def read_selection(run: OneRun) -> RunSelection:
@@ -126,16 +111,18 @@ def read_selection(run: OneRun) -> RunSelection:
     found = run_files.read_json(path, opened.recipe.key, again)
     if found["family"] != opened.family_checksum:
         raise RunError(f"{opened.folder} was trained anew since its point was chosen: {again}")
-    told = found["selection"]
-    told |= {name: Searched(**told[name]) for name in ("best", "worst")}
-    rows = tuple(Measured(**row) for row in found["rows"])
-    return RunSelection(Selection(**told), found["domain"], found["others"], rows)
+    try:
+        values = dict(found["selection"])
+        values |= {name: Searched(**values[name]) for name in ("best", "worst")}
+        rows = tuple(Measured(**row) for row in found["rows"])
+        return RunSelection(Selection(**values), found["domain"], found["others"], rows)
+    except (KeyError, TypeError) as error:
+        raise run_files.damaged(path, f"it holds no selection, {error!r}", again) from None
 
 
 def _select(
     subject: RunSubject, domain: Domain, examples: int, batches: int | None, seed: int, how: Mapping[str, Any]
 ) -> RunSelection:
-    """Choose on some of the images and measure on the others."""
     n = len(domain.images)
     if examples >= n:
         raise ArgumentError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
@@ -145,8 +132,9 @@ def _select(
         images_of.evaluation_batches(domain.images.select(index.sort().values), *about)
         for index in (mixed[:examples], mixed[examples:])
     )
-    training = images_of.statistics_batches(*about)
-    with _as_trained(subject):
+    training, low = images_of.statistics_batches(*about), subject.execution.precision == "bfloat16"
+    device = torch.device(subject.execution.device).type
+    with torch.autocast(device, torch.bfloat16, enabled=low, cache_enabled=False):
         selection = subject.family.select(few, statistics=training, batches=batches, seed=seed, **how)
     predictor = Predictor(
         subject.family.midpoint(),
@@ -154,22 +142,13 @@ def _select(
         {"others": others},
         training,
         batches=batches,
-        dtype=torch.bfloat16 if subject.execution.precision == "bfloat16" else None,
+        dtype=torch.bfloat16 if low else None,
         seed=seed,
     )
     return RunSelection(selection, domain.words, n - examples, tuple(_rows(subject, selection, predictor)))
 
 
-@contextmanager
-def _as_trained(subject: RunSubject) -> Iterator[None]:
-    low = subject.execution.precision == "bfloat16"
-    device = torch.device(subject.execution.device).type
-    with torch.autocast(device, torch.bfloat16, enabled=low, cache_enabled=False):
-        yield
-
-
 def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> Iterator[Measured]:
-    """Yield the midpoint, the choice, and the best and worst of the walk by what was chosen by."""
     middle = subject.shape.midpoint().tolist()
     walk: list[Any] = list(GRID)
     if subject.shape.point:
@@ -185,6 +164,6 @@ def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> It
 @torch.no_grad()
 def _measure(subject: RunSubject, predictor: Predictor, name: str, alpha: Any) -> Measured:
     weights = subject.family.theta(subject.family.coefficients(alpha))
-    wanted = Metrics(About("point", name, []), [0], [METRICS.find(metric) for metric in MEASURED])
-    measure(subject.task, predictor.outputs([weights], "others"), [wanted])
+    wanted = Metrics(About("point", name, []), [0], [METRICS["accuracy"], METRICS["nll"]])
+    measure(predictor, [weights], Data("others"), [wanted])
     return Measured(name, alpha, **wanted.tally.values())

@@ -1,26 +1,31 @@
 """How a run was trained, as its evaluation tells it: plain data, for tables, figures and pages."""
 
+import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from subspaces.evaluation.rows import Training
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training.recipe import Recipe, all_fields
+from subspaces.experiments.training.runs import Run
 
 
-def seconds_of(statistics: dict[str, Any], log: Sequence[dict[str, Any]]) -> float | None:
-    """Return the time that the steps of training took, from the speed of each epoch; None where it is not known.
+def training_of_run(run: Run, statistics: dict[str, Any]) -> Training:
+    """Return how a run was trained, with its log, its starts and the time that its steps took.
 
-    The images of an epoch are those of the batch-norm statistics, where these are of all training images.
+    That comes from the speed of each epoch, whose images are those of the `statistics`, where these are of all training
+    images; None where it is not known.
     """
+    log = run.log()
     images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
     speeds = [float(row.get("images_per_second") or 0) for row in log]
-    return sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
+    seconds = sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
+    made = training_of(run.recipe)
+    return dataclasses.replace(made, log=log, seconds=seconds, folder=str(run.folder), starts=run.starts())
 
 
-def training_of(recipe: Recipe, *, log: Sequence[dict[str, Any]] = (), seconds: float | None = None) -> Training:
-    """Return how a run was trained, as far as tables, figures and pages tell it."""
+def training_of(recipe: Recipe) -> Training:
+    """Return how a recipe is trained, as far as tables, figures and pages tell it."""
     settings = recipe.distinguishing()
     metadata = {name: all_fields()[name].metadata for name in settings}
     words = {
@@ -41,8 +46,8 @@ def training_of(recipe: Recipe, *, log: Sequence[dict[str, Any]] = (), seconds: 
         epochs=recipe.epochs,
         vertices=recipe.shape().vertices,
         cost=recipe.training_cost,
-        log=list(log),
-        seconds=seconds,
+        log=[],
+        seconds=None,
         folder="",
         recipe=recipe.to_dict(),
     )

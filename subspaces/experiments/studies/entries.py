@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation import comparing, metrics, statistics
+from subspaces.evaluation import comparing, group_answers, statistics
+from subspaces.evaluation.answers import RUNS
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation.group_answers import SCALED, GroupAnswer, each_answer
+from subspaces.evaluation.metrics import METRICS, Metric, of_task
 from subspaces.evaluation.statistics import Difference, Spread, spread
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
@@ -63,7 +65,8 @@ class Entry(GroupAnswer):
         """Return the difference to the reference, paired by the seed; None for itself, or where that lacks a seed."""
         if reference is None or self is reference:
             return None
-        return comparing.difference(self.frame, reference.frame, metric)
+        found = comparing.compare(self.frame, reference.frame, metric)
+        return found.difference if found is not None and found.seeds == self.seeds else None
 
     def relative_cost(self, reference: "Entry | None") -> float | None:
         """Return how many times the network-steps of the reference training takes."""
@@ -103,9 +106,9 @@ class Entry(GroupAnswer):
         return epochs, shown(spread([each["test_accuracy"] for each in chosen]), "accuracy")
 
 
-def headlines() -> list[metrics.Metric]:
+def headlines() -> list[Metric]:
     """Return the metrics of a short table, also those that were added to the package's own."""
-    return [each for each in metrics.of_task("classification") if each.headline]
+    return [each for each in of_task("classification") if each.headline]
 
 
 def names() -> list[str]:
@@ -115,7 +118,7 @@ def names() -> list[str]:
 
 def shown(values: Spread, metric: str) -> str:
     """Return mean ± standard deviation in the metric's unit."""
-    found = metrics.metric(metric)
+    found = METRICS[metric]
     return statistics.shown(values, found.scale, found.digits)
 
 
@@ -144,12 +147,12 @@ def entries_of(
                 raise RunError(f"{folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {folder}`")
     first = runs[group.evaluations[0].name].recipe
     steps = training_steps(first, images)
-    others = [comparing.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
+    others = [group_answers.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
     stopping = [_stopping(runs[each.name]) for each in group.evaluations if first.method == "early-stopping"]
     found = []
     for each in each_answer(group, scaled=scaled, together=True):
         held_out = others[0][others[0]["words"] == each.words] if others else each.frame.iloc[:0]
-        stopped = [] if each.kind in (comparing.SCALED, comparing.RUNS) else stopping
+        stopped = [] if each.kind in (SCALED, RUNS) else stopping
         found.append(Entry(**vars(each), recipe=first, held_out=held_out, steps=each.runs * steps, stopping=stopped))
     return found
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import heading, in_words
-from subspaces.evaluation.metrics import metric as known_metric
+from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.statistics import CONFIDENCE
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.training import training_of
@@ -98,7 +98,7 @@ def plan(
     """Check everything and return what is to be done; nothing is."""
     if "label_noise" in setting.changes:
         raise ArgumentError(f"label_noise={setting.changes['label_noise']}: the study has levels of it instead")
-    known_metric(by)
+    METRICS.find(by)
     if not isinstance(lists, Mapping):
         raise ArgumentError(f"lists={checks.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
     for name, given in (("levels", levels), *lists.items()):
@@ -345,5 +345,5 @@ def _lines(method: Method, level: float, comparison: Comparison, by: str) -> lis
 
 def best(entries: Sequence[Entry], by: str, split: str) -> Entry:
     """Return the entry whose mean over the seeds is best on a split, the first among equals."""
-    sign = -1 if known_metric(by).lower_is_better else 1
+    sign = -1 if METRICS.find(by).lower_is_better else 1
     return max(entries, key=lambda entry: sign * entry.spread(by, split).mean)

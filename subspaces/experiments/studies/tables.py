@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from subspaces.core import files
+from subspaces.evaluation.files import write_plain_json
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.reports.figures import FORMATS
@@ -86,7 +87,7 @@ class Result:
         path = folder / self.name
         texts = {path.with_name(f"{name}.csv"): rows_as_csv(rows) for name, rows in self.rows().items()}
         texts[path.with_suffix(".md")] = self.markdown()
-        files.write_json(path.with_suffix(".json"), self.summary())
+        write_plain_json(path.with_suffix(".json"), self.summary())
         for place, content in texts.items():
             files.write(place, content.encode())
         reasons = self.undrawn()
@@ -138,14 +139,12 @@ def started(run: Run) -> dict[str, Any]:
 
 def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Return every environment in which a run was started, once, without times and in an order of their own."""
-    found = {json.dumps(_environment(start)) for run in runs for start in run.starts()}
+    found = set()
+    for start in (start for run in runs for start in run.starts()):
+        versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
+        used = {name: start.get("execution", {}).get(name) for name in ("device", "precision")}
+        found.add(json.dumps({**versions, **used}))
     return [json.loads(text) for text in sorted(found)]
-
-
-def _environment(start: dict[str, Any]) -> dict[str, Any]:
-    execution = start.get("execution", {})
-    versions = {name: start.get(name) for name in ("commit", "hardware", "torch", "python", "subspaces")}
-    return {**versions, "device": execution.get("device"), "precision": execution.get("precision")}
 
 
 def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:

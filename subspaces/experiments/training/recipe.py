@@ -13,12 +13,12 @@ import torch
 from subspaces.core import checks, randomness
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.images import listing
 from subspaces.experiments.data.loading import checked_size
 from subspaces.experiments.data.views import AUGMENTATIONS, PLAIN
 from subspaces.experiments.methods import METHODS, Method, fields, own_fields, users
 from subspaces.experiments.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
 from subspaces.experiments.methods.rates import SCHEDULES
+from subspaces.images import listing
 from subspaces.text import listed, nearest
 
 UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix

@@ -21,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.core import files, storage
+from subspaces.evaluation.files import append_line, read_lines
 from subspaces.experiments import locks
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.environment import environment
@@ -141,7 +142,7 @@ class Run:
         """Return the lines of the log, which are at least so many, and not more of the `whole`."""
         path = self.folder / LOG
         with run_files.as_run_error():
-            rows = files.read_lines(path, self._remedy) if self._is_there(LOG) else []
+            rows = read_lines(path, self._remedy) if self._is_there(LOG) else []
         if len(rows) < lines or (whole and len(rows) > lines):
             why = f"it has {len(rows)} lines, and had {lines} when the run was last saved"
             raise run_files.damaged(path, why, self._remedy)
@@ -302,7 +303,7 @@ class Run:
 
     def append_log(self, row: Mapping[str, Any]) -> None:
         """Add one line to the log."""
-        files.append_line(self.folder / LOG, {**row, "recipe": self.recipe.key})
+        append_line(self.folder / LOG, {**row, "recipe": self.recipe.key})
 
     def _cut_log(self, lines: int) -> None:
         """Go back to when the log had so many lines."""

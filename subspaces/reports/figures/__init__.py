@@ -28,15 +28,15 @@ class Kind:
     evaluated: bool = True
 
 
-PANELS = "with a panel for every"
-MINUS = "minus that of standard training if it is among the runs; stars are the best points of lines."
 KINDS = {
     "along": Kind(
         "along",
         "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
         "--metric says which.",
     ),
-    "betas": Kind("along", f"The same as `along` for runs that differ in β, {PANELS} method.", "--metric says which."),
+    "betas": Kind(
+        "along", "The same as `along` for runs that differ in β, with a panel for every method.", "--metric says which."
+    ),
     "plane": Kind(
         "plane",
         "Contours of error and loss on planes through three networks, with the subspace drawn in.",
@@ -49,7 +49,7 @@ KINDS = {
         evaluated=False,
     ),
     "vertices": Kind(
-        "vertices",
+        "along",
         "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
         "network is m = 1. An ensemble method is shown by the ensemble of its m members.",
         "--metric draws another.",
@@ -68,13 +68,13 @@ KINDS = {
     ),
     "shift": Kind(
         "shift",
-        "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over "
-        f"severities, {MINUS}",
+        "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over severities, "
+        "minus that of standard training if it is among the runs; stars are the best points of lines.",
         "--metric says of what.",
     ),
     "shift-along": Kind(
         "shift",
-        f"The same as `along` on shifted images, {PANELS} corruption and the best point of each.",
+        "The same as `along` on shifted images, with a panel for every corruption and the best point of each.",
         "--metric says which.",
     ),
 }
@@ -89,7 +89,7 @@ def find(name: str) -> Kind:
 
 def check(name: str, metric: str | None) -> None:
     """Refuse a figure that there is not, and a metric for one without a choice of it."""
-    if metric is not None and find(name).metric is None:
+    if find(name).metric is None and metric is not None:
         raise ArgumentError(f"metric={metric!r}: the figure {name!r} has no choice of a metric, leave it out")
 
 

@@ -1,24 +1,31 @@
-"""A metric along lines and curves, also for several strengths of the penalty."""
+"""A metric along lines and curves, for several strengths of the penalty, and against the number of vertices."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import UserError
-from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.curves import described, usual
+from subspaces.evaluation.curves import described, level, usual
 from subspaces.evaluation.group_answers import first
+from subspaces.reports import series
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import MARKERS, Look
 
+GREY = "#555555"
+GAP, SPREAD = 0.1, 0.15  # between two methods with the same m on the axis of m, and the farthest from it
+STAR: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
 Keys = tuple[list[Line2D], list[Line2D]]
 
 
@@ -50,70 +57,56 @@ def legends(
     heading: str = "",
 ) -> None:
     """Put above the axes what is shown and what lines and stars are, and below them which colour is which method."""
+    hollow = any(line.get_marker() == "*" and line.get_markerfacecolor() == "white" for line in lines)
+    note = style.seeds(groups) + ("\nhollow star: chosen on the split shown here" if hollow else "")
     style.legend(drawing, lines, columns, heading, place="outside upper center")
-    style.legend(drawing, methods, columns, title=caption(groups, lines))
+    style.legend(drawing, methods, columns, title=note)
 
 
 def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> Keys:
     """Draw groups into one panel, and return what its legends explain: methods, and what the lines and stars are."""
-    scale = described(metric, groups).scale
     handles = []
-    for group, look in zip(groups, looks, strict=True):
-        if group.interval:
-            style.band(axes, curves.along(group, metric, split), scale, look, style.DASHED, every=4)
-            pairs = curves.mirrored(curves.along(group, metric, split, average=None))
-            if len(pairs.grid):
-                style.band(axes, pairs, scale, look, "-", every=4)
+    for one in series.along(groups, described(metric, groups), split):
+        group, look = groups[one.group], looks[one.group]
+        if one.kind == "points":
             handles.append(style.key(look, group.label, "none"))
-        else:
-            answer = first(group, split)
-            flat = look if group.single else replace(look, line=style.DOTS[1])
-            baseline = style.level(axes, curves.level(answer, metric), scale, flat)
-            baseline.set_label(group.label)
-            plain = group.single and look.marker == "*"  # as it is drawn
-            handles.append(baseline if plain else style.key(flat, answer.brief(group.label)))
+        if one.answer is None:
+            style.band(axes, one.curve, 1.0, look, style.DASHED if one.kind == "points" else "-", every=4)
+            continue
+        flat = look if group.single else replace(look, line=style.DOTS[1])
+        baseline = style.level(axes, one.curve, 1.0, flat)
+        baseline.set_label(group.label)
+        plain = group.single and look.marker == "*"  # as it is drawn
+        handles.append(baseline if plain else style.key(flat, one.answer.brief(group.label)))
     lines = [
-        Line2D([], [], color="#555555", linestyle=style.DASHED, label="network at α"),
-        Line2D([], [], color="#555555", label="ensemble of α and 1−α"),
-        *chosen(axes, groups, looks, metric, split),
+        Line2D([], [], color=GREY, linestyle=style.DASHED, label="network at α"),
+        Line2D([], [], color=GREY, label="ensemble of α and 1−α"),
+        *_chosen(axes, groups, looks, metric, split),
     ]
     axes.set_xlabel("α")
     axes.margins(x=0.02)
     return handles, lines
 
 
-def chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
+def _chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
     """Mark what was chosen by the metric, where a group is one run; a choice on the split that is shown is hollow.
 
     With several seeds every run has a choice of its own, and none belongs to the mean that is drawn.
     """
     handles: dict[str, Line2D] = {}
-    scale = described(metric, groups).scale
     for group, look in zip(groups, looks, strict=True):
         alone = len(group.evaluations) == 1 and group.interval and group.rows is None
-        choices = group.evaluations[0].choices if alone else []
-        for choice in choices:
-            if (
-                choice.what not in ("point", "pair")
-                or choice.by != metric
-                or metric not in choice.reported.get(split, {})
-            ):
+        for choice in group.evaluations[0].choices if alone else []:
+            known = choice.reported.get(split, {})
+            if choice.what not in ("point", "pair") or choice.by != metric or metric not in known:
                 continue
-            biased = choice.chosen_on == split
-            face = "white" if biased else look.colour
+            hollow = choice.chosen_on == split
             where = min(choice.value) if isinstance(choice.value, list) else choice.value
-            words = f"best on the {choice.chosen_on} split"
-            star: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
-            axes.plot(where, choice.reported[split][metric] * scale, color=look.colour, markerfacecolor=face, **star)
-            grey = "white" if biased else "#555555"
-            handles.setdefault(words, Line2D([], [], color="#555555", markerfacecolor=grey, label=words, **star))
+            height = known[metric] * described(metric, groups).scale
+            axes.plot(where, height, color=look.colour, markerfacecolor="white" if hollow else look.colour, **STAR)
+            words, face = f"best on the {choice.chosen_on} split", "white" if hollow else GREY
+            handles.setdefault(words, Line2D([], [], color=GREY, markerfacecolor=face, label=words, **STAR))
     return list(handles.values())
-
-
-def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
-    """Return what bands are, and what a hollow star is where there is one."""
-    hollow = any(handle.get_marker() == "*" and handle.get_markerfacecolor() == "white" for handle in handles)
-    return style.seeds(groups) + ("\nhollow star: chosen on the split shown here" if hollow else "")
 
 
 # Several strengths of the penalty
@@ -122,52 +115,90 @@ def caption(groups: Sequence[Group], handles: Sequence[Line2D]) -> str:
 def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
     metric = metric or usual(groups)[0].name
-    families = by_method([group for group in groups if group.interval and not math.isnan(beta_of(group))])
+    families = _by_method([group for group in groups if group.interval and not math.isnan(_beta(group))])
     if not any(len(members) > 1 for members in families.values()):
         raise UserError(
             f"no line or curve with several β among the runs ({style.listed(groups)}): "
             "expected two or more that differ in β alone"
         )
     singles = [group for group in groups if group.single]
-    strengths = sorted({beta_of(group) for members in families.values() for group in members})
-    looks = dict(zip(strengths, shades(len(strengths)), strict=True))
-    width = style.COLUMN if len(families) == 1 else style.PAGE
-    drawing = style.blank(width, 2.35)
+    strengths = sorted({_beta(group) for members in families.values() for group in members})
+    looks = dict(zip(strengths, _shades(len(strengths)), strict=True))
+    alone = len(families) == 1
+    drawing = style.blank(style.COLUMN if alone else style.PAGE, 2.35)
     panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
     methods, lines = dict[str, Line2D](), dict[str, Line2D]()
     for axes, (name, members) in zip(panels, families.items(), strict=True):
-        named = [*(replace(group, label=f"β = {beta_of(group):g}") for group in members), *singles]
-        shown = [*(looks[beta_of(group)] for group in members), *style.looks(singles)]
+        named = [*(replace(group, label=f"β = {_beta(group):g}") for group in members), *singles]
+        shown = [*(looks[_beta(group)] for group in members), *style.looks(singles)]
         for found, handles in zip((methods, lines), panel(axes, named, shown, metric, split), strict=True):
             found |= {str(handle.get_label()): handle for handle in handles}
-        axes.set_title(name if len(families) > 1 else f"{name} · {style.heading(groups, split)}")
+        axes.set_title(f"{name} · {style.heading(groups, split)}" if alone else name)
     panels[0].set_ylabel(described(metric, groups).axis)
-    heading = style.heading(groups, split) if len(families) > 1 else ""
+    heading = "" if alone else style.heading(groups, split)
     ordered = [*(methods.pop(f"β = {beta:g}") for beta in strengths), *methods.values()]
-    legends(drawing, ordered, list(lines.values()), groups, 2 if len(families) == 1 else 4, heading)
+    legends(drawing, ordered, list(lines.values()), groups, 2 if alone else 4, heading)
     return drawing
 
 
-def beta_of(group: Group) -> float:
-    """Return the strength of the penalty; NaN where there is none."""
+def _beta(group: Group) -> float:
     found = None if group.training is None else group.training.recipe.get("beta")
     return math.nan if found is None else float(found)
 
 
-def by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:
+def _by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:
     """Return groups that differ in beta only, in order of beta, by what they are called without it."""
     families: dict[str, list[Group]] = {}
-    for group in sorted(groups, key=beta_of):
+    for group in sorted(groups, key=_beta):
         rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
         families.setdefault(", ".join(rest) or group.label, []).append(group)
     return families
 
 
-def shades(count: int) -> list[Look]:
+def _shades(count: int) -> list[Look]:
     """Return looks of a sequential colour map that is even in grey too, short of its lightest part."""
-    colours = mpl.colormaps["viridis"]
-    places = [0.8 * k / max(count - 1, 1) for k in range(count)]
-    return [
-        Look(to_hex(colours(place)), MARKERS[k % len(MARKERS)], shade=style.shading(count))
-        for k, place in enumerate(places)
-    ]
+    colours = [to_hex(mpl.colormaps["viridis"](0.8 * k / max(count - 1, 1))) for k in range(count)]
+    return [Look(each, MARKERS[k % len(MARKERS)], shade=style.shading(count)) for k, each in enumerate(colours)]
+
+
+# Against the number of vertices
+
+
+def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw the two metrics that come first, or the one that is named, one above the other."""
+    metrics = usual(groups) if metric is None else [described(metric, groups)]
+    methods: dict[str, list[Group]] = {}  # groups that differ in the number of vertices only, in its order
+    for group in sorted(groups, key=lambda group: group.vertices):
+        methods.setdefault(re.sub(r" \(m = \d+\)", "", group.label), []).append(group)
+    counts = {group.vertices for group in groups}
+    if len(counts) < 2:
+        raise UserError(f"all runs have m = {counts.pop()}: expected runs with different numbers of vertices")
+    drawing = style.blank(style.COLUMN, 0.6 + 1.5 * len(metrics))
+    panels = drawing.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
+    looks = style.looks([members[0] for members in methods.values()])
+    for axes, shown in zip(panels, metrics, strict=True):
+        for members, look, where in zip(methods.values(), looks, _places(methods.values()), strict=True):
+            curves = [level(first(group, split), shown.name) for group in members]
+            if members[0].single:  # also a level to compare with
+                style.level(axes, curves[0], shown.scale, look, marked=False)
+            means = [shown.scale * float(one.mean[0]) for one in curves]
+            stds = [shown.scale * float(one.std[0]) for one in curves]
+            line = "none" if members[0].single else look.line
+            axes.errorbar(where, means, stds, color=look.colour, linestyle=line, capsize=2, elinewidth=0.9, **look.mark)
+        axes.set_ylabel(shown.axis)
+    panels[0].set_title(style.heading(groups, split))
+    together = any(first(group, split).networks > 1 for group in groups)
+    panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    named = zip(methods.items(), looks, strict=True)
+    handles = [style.key(look, first(members[0], split).brief(label)) for (label, members), look in named]
+    style.legend(drawing, handles, columns=2, title=style.seeds(groups))
+    return drawing
+
+
+def _places(methods: Iterable[Sequence[Group]]) -> list[list[float]]:
+    """Return where each method is drawn: at its m, those with the same m beside each other and all near it."""
+    counts = [[group.vertices for group in members] for members in methods]
+    shared = Counter(m for each in counts for m in each)
+    free = {m: iter(np.linspace(-1, 1, n) * min(GAP / 2 * (n - 1), SPREAD)) for m, n in shared.items()}
+    return [[m + float(next(free[m])) for m in each] for each in counts]

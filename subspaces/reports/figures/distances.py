@@ -8,16 +8,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group, check_split, place
 from subspaces.evaluation.curves import Array, described
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.statistics import spread
+from subspaces.reports import series
 from subspaces.reports.figures import style
+from subspaces.reports.series import LOGGED
 from subspaces.text import nearest
-
-LOGGED = ("l2", "cos2")
-OWN = "#0072B2"  # of a family that is no run
 
 
 def diversity(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -29,9 +27,8 @@ def diversity(groups: Sequence[Group], metric: str | None, split: str) -> Figure
         raise ArgumentError(f"metric={metric!r}: {nearest(metric, (*LOGGED, *predicted))}")
     if not families:
         raise UserError("only single networks among the runs: expected a line, a curve or a simplex")
-    weights = [
-        name for name in LOGGED if all(_weights(one, name) is not None for each in families for one in each.evaluations)
-    ]
+    every = [one for group in families for one in group.evaluations]
+    weights = [name for name in LOGGED if all(_of_weights(one, name) is not None for one in every)]
     metrics = [*predicted[:1], *weights] if metric is None else [metric]
     width = style.COLUMN if len(metrics) == 1 else style.PAGE
     several = len(families) > 1  # one needs no name beside its bar
@@ -52,30 +49,19 @@ def diversity(groups: Sequence[Group], metric: str | None, split: str) -> Figure
 def _bars(axes: Axes, groups: Sequence[Group], metric: str, split: str) -> None:
     shown = described(metric, groups)
     for at, group in enumerate(groups):
+        order = 1 if group.training is None else int(group.training.order[0])  # of the methods; 0 is one network
         values = spread((shown.scale * measured(group, metric, split)).tolist())
-        axes.barh(at, values.mean, 0.62, color=_hue(group))
+        axes.barh(at, values.mean, 0.62, color=style.COLOURS[(order - 1) % len(style.COLOURS)])
         if values.std is not None:
             axes.errorbar(values.mean, at, xerr=values.std, color="#222222", capsize=2, linewidth=0.9)
         end = (values.mean + (values.std or 0), at)
         axes.annotate(f"{values.mean:.3g}", end, (4, 0), textcoords="offset points", va="center_baseline")
-    axes.set_xlabel(f"{shown.axis}\n{between(groups, metric)}")
+    words = " or ".join(sorted({"ends" if group.interval else "vertices" for group in groups}))
+    axes.set_xlabel(f"{shown.axis}\n{'weights of vertices' if metric in LOGGED else f'predictions of {words}'}")
     axes.grid(False, axis="y")
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.25)
     axes.set_xlim(left=0)
-
-
-def _hue(group: Group) -> str:
-    """Return the colour of a method, the first of which is for the second: a single network has no vertices."""
-    return OWN if group.training is None else style.COLOURS[(int(group.training.order[0]) - 1) % len(style.COLOURS)]
-
-
-def between(groups: Sequence[Group], metric: str) -> str:
-    """Return in words between what a measure is taken."""
-    if metric in LOGGED:
-        return "weights of vertices"
-    words = {True: "ends", False: "vertices"}
-    return "predictions of " + " or ".join(sorted({words[group.interval] for group in groups}))
 
 
 def measured(group: Group, metric: str, split: str) -> Array:
@@ -84,7 +70,7 @@ def measured(group: Group, metric: str, split: str) -> Array:
         check_split(group, split)
     found = []
     for one in group.evaluations:
-        value = _weights(one, metric) if metric in LOGGED else _predictions(group, one, metric, split)
+        value = _of_weights(one, metric) if metric in LOGGED else _of_predictions(group, one, metric, split)
         if value is None:
             what = "weights" if metric in LOGGED else f"{'ends' if group.interval else 'vertices'} on {split!r}"
             hint = "" if one.training is None else f": run `subspaces evaluate {place(one)}`"
@@ -93,24 +79,20 @@ def measured(group: Group, metric: str, split: str) -> Array:
     return np.array(found)
 
 
-def _weights(one: Evaluation, metric: str) -> float | None:
+def _of_weights(one: Evaluation, metric: str) -> float | None:
     """Return how far apart the vertices of the family are, which need not be what the log is of."""
     last = one.training.log[-1:] if one.training is not None else []
     found = one.statistics.get(metric, last[0].get(metric) if last else None)
     return None if found is None else float(found)
 
 
-def _predictions(group: Group, one: Evaluation, metric: str, split: str) -> float | None:
+def _of_predictions(group: Group, one: Evaluation, metric: str, split: str) -> float | None:
     """Return a measure of the ends of a line or curve, which need not be the first of its points, or of vertices."""
-    rows = [row for row in one.rows if row.split == split and row.kind == "ensemble"]
-    if group.interval:
-        rows = [row for row in rows if row.role == "along" and 0.0 in row.alphas and 1.0 in row.alphas]
-    else:
-        rows = [row for row in rows if row.role == "vertex"]
-    return None if not rows or rows[0].diversity is None else rows[0].diversity.get(metric)
-
-
-# Over the epochs
+    for row in one.rows:
+        ends = row.role == "along" and {0.0, 1.0} <= set(row.alphas) if group.interval else row.role == "vertex"
+        if row.split == split and row.kind == "ensemble" and ends:
+            return None if row.diversity is None else row.diversity.get(metric)
+    return None
 
 
 def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -123,20 +105,16 @@ def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     panels = drawing.subplots(len(columns), 1, sharex=True, squeeze=False)[:, 0]
     looks = style.looks(groups)
     for axes, column in zip(panels, columns, strict=True):
-        quantity = described(column)
-        for group, look in zip(groups, looks, strict=True):
-            curve = curves.logged(group, column)
-            if len(curve.grid) and not (group.trained_alone and column in LOGGED):
-                style.band(axes, curve, quantity.scale, look, every=max(1, len(curve.grid) // 6))
-        axes.set_ylabel(quantity.axis)
+        for one in series.logged(groups, described(column)):
+            style.band(axes, one.curve, 1.0, looks[one.group], every=max(1, len(one.curve.grid) // 6))
+        axes.set_ylabel(described(column).axis)
         if column in LOGGED:
             axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
     panels[0].set_title(style.heading(groups))
     panels[-1].set_xlabel("epoch")
     panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
-    shown = [
-        pair for pair in zip(groups, looks, strict=True) if columns[2:] or not columns[1:] or not pair[0].trained_alone
-    ]
+    alone = not set(columns) <= set(LOGGED)  # single networks are drawn, too
+    shown = [pair for pair in zip(groups, looks, strict=True) if alone or not pair[0].trained_alone]
     handles = [style.key(look, group.label) for group, look in shown]
     style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
     return drawing

@@ -1,7 +1,6 @@
 """What all figures share: size, colours, bands, legends, files."""
 
 import io
-import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +49,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 GREYS = ("#000000", "#6e6e6e", "#a0a0a0")
 DOTS: tuple[Any, ...] = ((0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 DASHED: Any = (0, (4, 1.6))
-Place = Literal["outside lower center", "outside upper center"]
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,10 @@ def looks(groups: Sequence[Group]) -> list[Look]:
 
 
 def looks_of(grey: Sequence[bool]) -> list[Look]:
-    """Return greys or colours, as is told; the first grey has a star, the others have hollow markers."""
-    shade, number = shading(sum(not each for each in grey)), {True: itertools.count(), False: itertools.count()}
-    found = []
-    for place, kind in ((next(number[kind]), kind) for kind in grey):
+    """Return greys where asked for and colours elsewhere; the first grey has a star, the others have hollow markers."""
+    shade, found = shading(sum(not each for each in grey)), []
+    for at, kind in enumerate(grey):
+        place = sum(each == kind for each in grey[:at])
         marker = (("*", *MARKERS) if kind else MARKERS)[place % (len(MARKERS) + kind)]
         if kind:  # eleven markers: one that comes again has other dashes
             found.append(Look(GREYS[place % len(GREYS)], marker, DOTS[place % len(DOTS)], hollow=marker != "*"))
@@ -162,24 +160,21 @@ def key(look: Look, label: str, line: Any = None) -> Line2D:
 
 
 def legend(
-    figure: Figure, handles: Sequence[Any], columns: int, title: str = "", place: Place = "outside lower center"
+    figure: Figure, handles: Sequence[Any], columns: int, title: str = "", place: Any = "outside lower center"
 ) -> Legend:
     """Put a legend below the axes, or above them, in as many columns as fit, and lengthen the figure by its height."""
     width, height = figure.get_size_inches()
-    across = width
-    for count in range(columns, -1, -1):
-        if count == 0:  # not even one column fits: long labels take two lines
-            longest = max(len(str(handle.get_label())) for handle in handles)
-            for handle in handles:
-                handle.set_label(textwrap.fill(str(handle.get_label()), max(12, int(longest * width / across) - 6)))
-        made = figure.legend(handles=list(handles), loc=place, ncols=max(1, count), title=title or None)
+    for count in range(columns, 0, -1):
+        made = figure.legend(handles=list(handles), loc=place, ncols=count, title=title or None)
         made.get_title().set_multialignment("center")
-        extent = made.get_window_extent(figure.canvas.get_renderer())  # type: ignore[attr-defined]
-        across = extent.width / figure.dpi
-        if across <= width or count == 0:
+        if made.get_window_extent().width <= width * figure.dpi:
             break
-        made.remove()
-    figure.set_size_inches(width, height + extent.height / figure.dpi)
+        if count > 1:
+            made.remove()
+        else:  # not even one column fits: long labels take two lines
+            for text in made.get_texts():
+                text.set_text(wrapped(text.get_text(), width - 0.8))  # of which handles take so much
+    figure.set_size_inches(width, height + made.get_window_extent().height / figure.dpi)
     return made
 
 
@@ -193,8 +188,7 @@ def fit(figure: Figure) -> None:
     for _ in range(2):  # they move a little when the height changes
         _place(figure)
         boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
-        drawn = Bbox.union(boxes).height / figure.dpi
-        figure.set_size_inches(figure.get_size_inches()[0], drawn + 0.3)
+        figure.set_size_inches(figure.get_size_inches()[0], Bbox.union(boxes).height / figure.dpi + 0.3)
     settle(figure)
 
 
@@ -206,7 +200,6 @@ def settle(figure: Figure) -> None:
 
 
 def _place(figure: Figure) -> None:
-    """Place everything, as drawing would, which takes longer."""
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
 

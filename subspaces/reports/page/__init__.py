@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from importlib import resources
@@ -15,12 +14,9 @@ from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.reports.figures import listed
-from subspaces.reports.page import tables
-from subspaces.reports.page.content import Page, notes, tiles
-from subspaces.reports.page.numbers import better, capital, places, rounded
+from subspaces.reports.page import content, tables
+from subspaces.reports.page.content import Page
 from subspaces.reports.page.walk import walks
-
-SCRIPTS = ("page.js", "walk.js")
 
 
 def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.PathLike[str]) -> Path:
@@ -52,62 +48,58 @@ def _html(page: Page, library: str) -> str:
     """Return the page; its policy lets it run these two scripts and load nothing."""
     import jinja2
 
-    from subspaces.reports.page import charts
+    from subspaces.reports.page import charts, planes
 
     here = resources.files(__name__) / "templates"
-    own = "\n".join((here / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    scripts = [_inline(library), _inline(f'(() => {{\n"use strict";\n{own}\n}})();\n')]
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    texts = {
+        name: (here / name).read_text(encoding="utf-8") for name in ("page.html", "page.js", "walk.js", "style.css")
+    }
+    own = f'(() => {{\n"use strict";\n{texts["page.js"]}\n{texts["walk.js"]}\n}})();\n'
+    scripts = [_inline(library), _inline(own)]
     shifted = tables.Shifted(page)
     drawn = charts.charts(page, shifted)
+    if plane := planes.planes(page):
+        drawn["planes"] = plane
+    runs = walks(page)
     data: dict[str, Any] = {
         "split": page.split,
         "what": page.what,
         "classes": list(map(str, page.groups[0].evaluations[0].dataset["classes"])),
-        "metrics": [_described(page, each) for each in page.metrics],
-        "told": [page.metrics.index(each) for each in page.told],
-        "runs": walks(page),
+        "metrics": [
+            {
+                "label": content.capital(each.label),
+                "percent": each.percent,
+                "digits": page.places(each),
+                "higher": not each.lower_is_better,
+            }
+            for each in page.metrics
+        ],
+        "headline": [page.metrics.index(each) for each in page.headline],
+        "runs": runs,
         "points": tables.points(page),
         "template": charts.template(),
         "dark": charts.THEME,
-        "charts": {
-            name: {"selects": [each[0] for each in one.selects], "states": one.states} for name, one in drawn.items()
-        },
+        "charts": {name: {"selects": [s[0] for s in one.selects], "states": one.states} for name, one in drawn.items()},
     }
-    return environment.from_string((here / "page.html").read_text(encoding="utf-8")).render(
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    # in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    return environment.from_string(texts["page.html"]).render(
         policy=f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "
         "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
         page=page,
         charts=drawn,
         shifted=shifted,
-        notes=notes(page),
-        tiles=tiles(page),
-        facts=tables.facts(page),
-        choices=tables.choices(page),
-        runs=tables.of_runs(page),
-        outliers=tables.outliers(page),
-        somewhere=any(run["middle"] for run in data["runs"]),
-        better=better,
-        capital=capital,
-        text=_text,
-        style=(here / "style.css").read_text(encoding="utf-8"),
-        data=embedded(data),
+        walkable=any(run["middle"] for run in runs),
+        reliable=all(point["reliability"] for run in runs for point in run["points"]),
+        content=content,
+        tables=tables,
+        style=texts["style.css"],
+        data=content.rounded(data),
         scripts=scripts,
     )
-
-
-def _described(page: Page, metric: Any) -> dict[str, Any]:
-    about = {"label": capital(metric.label), "percent": metric.percent, "higher": not metric.lower_is_better}
-    return {"name": metric.name, "digits": places(metric, page.images), **about}
-
-
-def _text(value: Any) -> str:
-    """Return a setting as text."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
-    return "–" if value is None else str(value)
 
 
 def _inline(script: str) -> str:
@@ -117,11 +109,3 @@ def _inline(script: str) -> str:
 
 def _digest(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def embedded(content: Any) -> str:
-    """Return JSON that means the same inside of an HTML element, whatever text is in it."""
-    text = json.dumps(rounded(content), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text

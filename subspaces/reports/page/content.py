@@ -1,19 +1,22 @@
-"""What the page is of, in numbers and a few notes."""
+"""What the page is of, and its numbers as text."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group, compare, place, standard_for
+from subspaces.evaluation.comparing import Group, compare, heading, place, standard_for
 from subspaces.evaluation.curves import shared, usual
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
-from subspaces.evaluation.rows import Description
-from subspaces.evaluation.statistics import signed
-from subspaces.reports.page.numbers import places, seeded, shown, trained_with, unit
+from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.statistics import Spread, signed
 from subspaces.text import listed
 from subspaces.version import __version__
+
+NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class Page:
     split: str
     images: int
     what: str  # of which there are so many: images, examples, tokens or pixels
-    metrics: list[Description]
-    told: list[Description]  # the two that come first
+    metrics: list[Metric]
+    headline: list[Metric]  # the two that come first
 
     @classmethod
     def of(cls, groups: list[Group]) -> "Page":
@@ -67,6 +70,12 @@ class Page:
         return max(sets, key=lambda seeds: (sets.count(seeds), len(seeds)))
 
     @property
+    def statistics(self) -> str:
+        """From how many training examples the batch-norm statistics are."""
+        counts = {int(one.statistics["images"]) for _, one in self.evaluations if one.statistics.get("images")}
+        return " or ".join(f"{count:,}" for count in sorted(counts))
+
+    @property
     def title(self) -> str:
         """The data set and the methods."""
         names = [group.label if group.training is None else group.training.settings["method"] for group in self.groups]
@@ -77,19 +86,29 @@ class Page:
     def subtitle(self) -> str:
         """How it was trained and measured."""
         runs = [group.training for group in self.groups if group.training is not None]
-        networks, epochs = (
-            listed(dict.fromkeys(str(getattr(one, name)) for one in runs)) for name in ("network", "epochs")
-        )
-        noise = listed(dict.fromkeys(f"{one.label_noise:.0%}" for one in runs if one.label_noise))
+        about = heading(runs if len(runs) == len(self.groups) else [])
+        epochs = listed(str(each) for each in dict.fromkeys(one.epochs for one in runs))
         count = len(self.evaluations)
         parts = [
-            *([f"network {networks}", f"{epochs} epochs"] if runs else []),
-            *([f"{noise} of the training labels random"] if noise else []),
+            *([about, f"{epochs} epochs"] if runs else []),
             f"{count} {'run' if runs else 'evaluation'}{'s' if count > 1 else ''}",
             f"{self.split} split, {self.images:,} {self.what}",
             f"made {datetime.now(UTC):%Y-%m-%d} by subspaces {__version__}",
         ]
-        return " · ".join(parts)
+        return " · ".join(filter(None, parts))
+
+    def shown(self, values: Spread | float | None, metric: Metric) -> str:
+        """Return mean ± standard deviation without the unit; a dash of what is not known."""
+        found = values if isinstance(values, Spread) else Spread([], math.nan if values is None else values, None)
+        if math.isnan(found.mean):
+            return NONE
+        digits = self.places(metric)
+        around = "" if found.std is None else f" ± {metric.scale * found.std:.{digits}f}"
+        return f"{metric.scale * found.mean:.{digits}f}{around}"
+
+    def places(self, metric: Metric) -> int:
+        """Return the decimal places that a split of so many examples can tell apart."""
+        return (1 if self.images < 5000 else 2) if metric.percent else 3
 
 
 def trained_on(one: Evaluation) -> str:
@@ -97,78 +116,64 @@ def trained_on(one: Evaluation) -> str:
     return "examples" if one.training is None else "images"
 
 
-def notes(page: Page) -> list[str]:
-    """Return what a reader has to know to judge the numbers."""
-    every = [one for _, one in page.evaluations]
-    apart = ", except under Shifted data and Outliers" * any(g.frame["group"].ne("").any() for g in page.groups)
-    found = [f"All numbers are on the {page.images:,} {page.what} of the {page.split} split{apart}."]
-    if page.split == "validation":
-        found.append(f"These {page.what} were held out of training; choices may have been made on them.")
-    others = [f"{group.label} ({trained_with(group)})" for group in page.groups if set(group.seeds) != page.common]
-    if page.several:
-        found.append("± is the standard deviation over training runs with different seeds (n − 1).")
-    elif page.trained:
-        found.append("One seed each: small differences may be chance.")
-    if others and page.trained:
-        found.append(f"Bold: only what has {seeded(page.common)}. Not compared: {listed(others)}.")
-    if any(one.training is not None and one.training.seconds is not None for one in every):
-        found.append("Training time is that of the training steps alone, on average over seeds.")
-    counts = sorted({int(one.statistics["images"]) for one in every if one.statistics.get("images")})
-    if counts:
-        text = f"{' or '.join(f'{count:,}' for count in counts)} training {trained_on(every[0])}"
-        found.append(f"Batch-norm statistics of every network: from {text}.")
-    found += [text for one in every if (text := statistics_check(one, "points", page.images))]
-    if any(each.name == "pair" for one in every for each in one.answers):
-        found.append("The pair of a line or curve was fixed beforehand: 0.1 and 0.9, or the nearest measured points.")
-    if any(choice.on_test for one in every for choice in one.choices):
-        found.append("Choices marked “chosen on the test set” look better than they are.")
-    return found
+def capital(text: str) -> str:
+    """Return text with a capital letter."""
+    return text[:1].upper() + text[1:]
 
 
-def statistics_check(one: Evaluation, where: str, images: int) -> str:
-    """Return how much a metric differs where it was measured with batch-norm statistics of fewer images."""
-    checks = sorted((each for each in one.checks if each.where == where), key=lambda each: each.statistics_images)
-    if len(checks) < 2:
-        return ""
-    *fewer, most = checks
-    name = next(iter(most.values))
-    metric = one.metric(name)
-    away = max(abs(a - b) for each in fewer for a, b in zip(each.values[name], most.values[name], strict=True))
-    counts = " or ".join(f"{each.statistics_images:,}" for each in fewer)
-    return (
-        f"With batch-norm statistics of {counts} instead of {most.statistics_images:,} {trained_on(one)}, the "
-        f"{metric.label} of {len(most.at)} {'points' if where == 'points' else 'cells'} of {one.name} differs by at "
-        f"most {metric.scale * away:.{places(metric, images)}f}{' points' if metric.percent else ''}."
-    )
+def unit(metric: Metric) -> str:
+    """Return the unit of a metric after a space that does not break."""
+    return "\u00a0%" if metric.percent else ""
+
+
+def better(metric: Metric) -> str:
+    """Return which way a metric is good; nothing where it has a goal."""
+    return "" if metric.goal is not None else f"; {'lower' if metric.lower_is_better else 'higher'} is better"
+
+
+def seeded(seeds: Iterable[int]) -> str:
+    """Return seeds in words."""
+    several = sorted(seeds)
+    return f"{'seed' if len(several) == 1 else 'seeds'} {listed(map(str, several))}"
+
+
+def rounded(value: Any, digits: int = 6) -> Any:
+    """Return numbers with so many digits, however deep they lie; what is not finite becomes None."""
+    if isinstance(value, dict):
+        return {name: part if name == "alpha" else rounded(part, digits) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(part, digits) for part in value]
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
+    return value
 
 
 def tiles(page: Page) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Return the first two metrics of each subspace, beside standard training or the vertices on average."""
     found = []
     for group in [each for each in page.groups if not each.single] or page.groups:
-        mine, standard = each_answer(group, page.split), standard_for(group, page.groups)
+        mine, standard = each_answer(group, page.split)[0], standard_for(group, page.groups)
         ends = [one for one in each_answer(group, page.split, alone=True) if one.kind == "alone"]
-        other, what = [*ends, None][0], f"its {group.shape['members']} on average"
+        other, what = next(iter(ends), None), f"its {group.shape['members']} on average"
         if standard is not None:
             other, what = each_answer(standard, page.split)[0], "standard training"
-        parts = [_tile(page, answer, other, what, metric) for answer in mine[:1] for metric in page.told]
-        found.append((group.label[:1].upper() + group.label[1:], parts))
+        parts = [
+            (
+                f"{mine.short} {metric.label}",
+                page.shown(mine.spread(metric.name).mean, metric) + unit(metric),
+                "" if other is None else f"{what} {_against(page, mine, other, metric)}",
+            )
+            for metric in page.headline
+        ]
+        found.append((capital(group.label), parts))
     return found
 
 
-def _tile(
-    page: Page, answer: GroupAnswer, other: GroupAnswer | None, what: str, metric: Description
-) -> tuple[str, str, str]:
-    """Return a number, and beside it what it is compared with over the same seeds."""
-
-    def text(value: float) -> str:
-        return shown(value, metric, page.images) + unit(metric)
-
-    value, against = text(answer.spread(metric.name).mean), ""
-    if other is not None:
-        found = compare(answer.frame, other.frame, metric.name)
-        against = f"{what} {text(other.spread(metric.name).mean)}, with other seeds"
-        if found is not None and found.complete and not math.isnan(found.difference.mean):
-            difference = signed(metric.scale * found.difference.mean, places(metric, page.images))
-            against = f"{what} {text(found.second.mean)}, difference {difference}{' points' if metric.percent else ''}"
-    return f"{answer.short} {metric.label}", value, against
+def _against(page: Page, answer: GroupAnswer, other: GroupAnswer, metric: Metric) -> str:
+    """Return the number of another answer and the difference to it, where both have the same seeds."""
+    found = compare(answer.frame, other.frame, metric.name)
+    if found is None or not found.complete or math.isnan(found.difference.mean):
+        return f"{page.shown(other.spread(metric.name).mean, metric)}{unit(metric)}, with other seeds"
+    difference = signed(metric.scale * found.difference.mean, page.places(metric))
+    points = " points" if metric.percent else ""
+    return f"{page.shown(found.second.mean, metric)}{unit(metric)}, difference {difference}{points}"

@@ -1,83 +1,92 @@
 """The tables of the page: how good the answers are, on shifted data and against outliers too, what was chosen, runs."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from subspaces.evaluation import conditions
 from subspaces.evaluation.comparing import SPLIT, Group
 from subspaces.evaluation.conditions import Condition
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
-from subspaces.evaluation.rows import Choice, Description
-from subspaces.reports.page.content import Page
-from subspaces.reports.page.numbers import (
-    NONE,
-    Table,
-    capital,
-    duration,
-    head,
-    seeded,
-    shown,
-    signed,
-    trained_with,
-    way,
-)
+from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.statistics import Spread
+from subspaces.reports.page.content import NONE, Page, capital, seeded, unit
 from subspaces.reports.page.walk import middle, run_name
+from subspaces.reports.table import Table
 from subspaces.text import listed
 
-CHANGE = Description("change", "relative change", "", percent=True)
-SHARE = Description("share", "", "", percent=True)
+CHANGE = Metric("change", "relative change", "", percent=True)
+SHARE = Metric("share", "", "", percent=True)
 CHOSEN = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
 MARK = "⚠ chosen on the test set"
 
 
-def facts(page: Page) -> Table:
+def head(metrics: Iterable[Metric]) -> list[str]:
+    """Return the heads of the columns of some metrics."""
+    return [capital(each.label) + unit(each) for each in metrics]
+
+
+def answers(page: Page) -> Table:
     """Return how good each answer is, and what it costs."""
     wanted = {"alone": True, "scaled": True, "together": True}
-    answers = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
+    found = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
     rows = [
         [
-            way(each),
-            *(shown(each.spread(metric.name), metric, page.images) for metric in page.metrics),
+            _way(each),
+            *(page.shown(each.spread(metric.name), metric) for metric in page.metrics),
             str(each.networks),
-            *([duration(seconds(each))] if page.trained else []),
+            *([_duration(_seconds(each))] if page.trained else []),
         ]
-        for each in answers
+        for each in found
     ]
-    alike = [set(group.seeds) == page.common for group in page.groups]
+    alike = all(set(group.seeds) == page.common for group in page.groups)
     caption = "How good each answer is, and what it costs" + ", mean ± standard deviation over seeds" * page.several
     return Table(
-        f"{caption}; bold: the best{'' if all(alike) else f' of those with {seeded(page.common)}'}",
+        f"{caption}; bold: the best{'' if alike else f' of those with {seeded(page.common)}'}",
         ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])],
         rows,
-        [_heading(each.group, page.common) for each in answers],
-        best(page, answers, rows),
+        [_heading(each.group, page.common) for each in found],
+        _best(page, found),
         {name: each.meaning for name, each in zip(head(page.metrics), page.metrics, strict=True)},
     )
 
 
 def _heading(group: Group, common: set[int]) -> str:
-    return group.label if set(group.seeds) == common else f"{group.label} – {trained_with(group)}, not compared"
+    if set(group.seeds) == common:
+        return group.label
+    return f"{group.label} – {'no run' if group.training is None else seeded(group.seeds)}, not compared"
 
 
-def best(page: Page, answers: list[GroupAnswer], rows: list[list[str]]) -> set[tuple[int, int]]:
+def _way(answer: GroupAnswer) -> str:
+    """Return an answer in words, with its seeds where they are not those of its group."""
+    return answer.words if answer.seeds == answer.group.seeds else f"{answer.words} ({seeded(answer.seeds)})"
+
+
+def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
     """Return which cells are the best of their metric as they are shown, among answers with the same seeds."""
     found: set[tuple[int, int]] = set()
     compared = [at for at, each in enumerate(answers) if set(each.seeds) == page.common]
     for column, metric in enumerate(page.metrics, 1):
-        shown_as = replace(metric, goal=None if metric.goal is None else metric.scale * metric.goal)
-        texts = {at: rows[at][column].partition(" ")[0] for at in compared}
-        merits = {at: shown_as.merit(float(text)) for at, text in texts.items() if text != NONE}
-        if len(answers) > 1:
-            found |= {(at, column) for at, merit in merits.items() if merit == max(merits.values())}
+        digits = page.places(metric) + (2 if metric.percent else 0)
+        merits = {at: metric.merit(round(answers[at].spread(metric.name).mean, digits)) for at in compared}
+        best = max(merits.values(), default=-math.inf)
+        if len(answers) > 1 and best > -math.inf:
+            found |= {(at, column) for at, merit in merits.items() if math.isclose(merit, best, abs_tol=1e-12)}
     return found
 
 
-def seconds(answer: GroupAnswer) -> float | None:
+def _seconds(answer: GroupAnswer) -> float | None:
     """Return how long the training of an answer takes, on average over seeds; None where that is not known."""
     runs = [each.training for each in answer.group.evaluations]
     known = [each.seconds for each in runs if each is not None and each.seconds is not None]
     return answer.runs * sum(known) / len(known) if len(known) == len(runs) else None
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return NONE
+    size, name = (1, "s") if seconds < 100 else (60, "min") if seconds < 6000 else (3600, "h")
+    return f"{seconds / size:{'.2g' if seconds / size < 10 else '.0f'}}\u00a0{name}"
 
 
 def of_runs(page: Page) -> Table:
@@ -86,7 +95,7 @@ def of_runs(page: Page) -> Table:
     for group, one in page.evaluations:
         row = one.answer(one.answers[0].name, page.split)
         seed = [NONE if one.training is None else str(one.training.seeds[0])] if page.trained else []
-        values = [shown(row.metrics.get(each.name) if row else None, each, page.images) for each in page.metrics]
+        values = [page.shown(row.metrics.get(each.name) if row else None, each) for each in page.metrics]
         rows.append([one.name, group.label, one.answers[0].words, *seed, *values])
     names = ["Run", "Method", "Answer", *(["Seed"] if page.trained else []), *head(page.metrics)]
     return Table(f"The own answer of each run, {page.split} split", names, rows)
@@ -115,34 +124,30 @@ def choices(page: Page) -> Table | None:
         for choice in one.choices
         if group.single or middle(group, one)
     ]
-    more = [("Answered\u00a0%", "coverage"), ("Error among them\u00a0%", "risk")]
-    more = more if any("coverage" in reported for _, _, reported in found) else []
+    more = {"coverage": "Answered\u00a0%", "risk": "Error among them\u00a0%"}
+    more = more if any("coverage" in reported for _, _, reported in found) else {}
     labels = {each.name: capital(each.label) for each in page.metrics} | {"risk": "half of its error"}
     rows = [
         [
             name,
-            f"{CHOSEN[choice.what]}: {value_of(choice)}",
+            f"{CHOSEN[choice.what]}: {value_of(choice.value)}",
             labels.get(choice.by, choice.by),
             MARK if choice.on_test else f"the {choice.chosen_on} split",
-            *(shown(reported.get(each.name), each, page.images) for each in page.told),
-            *(shown(reported.get(key), SHARE, page.images) for _, key in more),
+            *(page.shown(reported.get(each.name), each) for each in page.headline),
+            *(page.shown(reported.get(key), SHARE) for key in more),
         ]
         for name, choice, reported in found
     ]
-    names = ["Run", "Chosen", "By", "On", *head(page.told), *(label for label, _ in more)]
+    names = ["Run", "Chosen", "By", "On", *head(page.headline), *more.values()]
     return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows) if rows else None
 
 
-def value_of(choice: Choice) -> str:
+def value_of(value: Any) -> str:
     """Return alphas or a threshold as text; equal shares of three vertices or more are the midpoint."""
-
-    def text(value: Any) -> str:
-        if not isinstance(value, list):
-            return f"{value:.3g}" if isinstance(value, float) else str(value)
-        inner = [f"({text(part)})" if isinstance(part, list) else text(part) for part in value]
-        return "midpoint" if len(value) > 2 and len(set(inner)) == 1 else ", ".join(inner)
-
-    return text(choice.value)
+    if not isinstance(value, list):
+        return f"{value:.3g}" if isinstance(value, float) else str(value)
+    inner = [f"({value_of(part)})" if isinstance(part, list) else value_of(part) for part in value]
+    return "midpoint" if len(value) > 2 and len(set(inner)) == 1 else ", ".join(inner)
 
 
 # Shifted data and outliers
@@ -152,8 +157,8 @@ class Shifted:
     """The answers on shifted data that all of some groups were measured on."""
 
     def __init__(self, page: Page) -> None:
-        groups = [group for group in page.groups if len(conditions.conditions([group]))]
-        self.page, self.groups = page, groups
+        groups = [group for group in page.groups if conditions.conditions([group])]
+        self.page = page
         self.found = conditions.conditions(groups) if groups and page.split == SPLIT else []
         self.severities = sorted({severity for each in self.found for severity in each.severities})
         names = [set(conditions.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in groups]
@@ -170,42 +175,49 @@ class Shifted:
 
     @property
     def lead(self) -> str:
-        """What the shifted data are, and what the relative change is."""
-        what = self.page.what
-        sources = dict.fromkeys(_source(each.source, what) for each in self.found)
+        """What the shifted data are."""
+        sources = dict.fromkeys(_source(each.source, self.page.what) for each in self.found)
         counts = " or ".join(dict.fromkeys(f"{each.count:,}" for each in self.found))
-        return (
-            f"{capital(_counted(self.found))}, {listed(sources)}, {counts} {what} each. The relative change is "
-            f"(b\u00a0−\u00a0a)/a, from a on the test {what} to b on the shifted ones."
-        )
+        return f"{capital(_counted(self.found))}, {listed(sources)}, {counts} {self.page.what} each."
 
     def table(self) -> Table:
         """Return the answers on average over all sets."""
-        page, known = self.page, [each for each in self.page.told if each in self.metrics] or self.metrics[:2]
-        rows = []
-        for one in self.answers:
-            row = [way(one.before)]
-            for metric in known:
-                row += [shown(each.spread(metric.name), metric, page.images) for each in (one.before, one.after)]
-                row.append(signed(shown(one.spread(metric.name), CHANGE, 0)))
-            rows.append(row)
-        labels = [(capital(each.label), "\u00a0%" * each.percent) for each in known]
+        known = [each for each in self.page.headline if each in self.metrics] or self.metrics[:2]
+        rows = [
+            [_way(one.before), *(text for metric in known for text in self._compared(one, metric))]
+            for one in self.answers
+        ]
+        labels = [(capital(each.label), unit(each)) for each in known]
         names = [n for a, u in labels for n in (f"{a}, unchanged{u}", f"{a}, shifted{u}", "Relative change\u00a0%")]
         without = "" if len(self.over) == len(self.found) else "; extra corruptions are not in it"
-        several = "; mean ± standard deviation over seeds" * page.several
+        several = "; mean ± standard deviation over seeds" * self.page.several
         caption = f"On shifted data, mean over {_counted(self.over)}{without}{several}"
         return Table(caption, ["Answer", *names], rows, [one.before.group.label for one in self.answers])
+
+    def _compared(self, one: conditions.Changed, metric: Metric) -> list[str]:
+        change = one.spread(metric.name)
+        both = [self.page.shown(each.spread(metric.name), metric) for each in (one.before, one.after)]
+        return [*both, _signed(change)]
 
     def numbers(self) -> Table:
         """Return every answer on every kind and severity."""
         rows = [
-            [words, each.label, severity_name(severity)]
-            + [shown(one.after.spread(metric.name), metric, self.page.images) for metric in self.metrics]
+            [one.before.label, each.label, severity_name(severity)]
+            + [self.page.shown(one.after.spread(metric.name), metric) for metric in self.metrics]
             for cells in self.cells.values()
             for each, severity, found in cells
-            for words, one in ((one.before.label, one) for one in found.values())
+            for one in found.values()
         ]
         return Table("Every answer on shifted data", ["Answer", "Data", "Severity", *head(self.metrics)], rows)
+
+
+def _signed(change: Spread) -> str:
+    """Return a relative change in percent with its sign; zero has none."""
+    if math.isnan(change.mean):
+        return NONE
+    mean = f"{100 * change.mean:+.1f}".replace("-", "−")
+    around = "" if change.std is None else f" ± {100 * change.std:.1f}"
+    return ("0.0" if mean[1:] == "0.0" else mean) + around
 
 
 def severity_name(severity: int) -> str:
@@ -222,11 +234,11 @@ def _source(source: str, what: str) -> str:
 
 def _counted(found: list[Condition]) -> str:
     one = "corruption" if all(each.group != "given" for each in found) else "set"
-    told = conditions.severities(found)
-    return f"{len(found)} {one}{'' if len(found) == 1 else 's'}{told and f' at {told}'}"
+    severities = conditions.severities(found)
+    return f"{len(found)} {one}{'' if len(found) == 1 else 's'}{severities and f' at {severities}'}"
 
 
-def outliers(page: Page) -> tuple[Table, list[Description]] | None:
+def outliers(page: Page) -> tuple[Table, list[Metric]] | None:
     """Return how well the answers tell outliers apart, and by which metrics; None where nothing was measured."""
     groups = [group for group in page.groups if conditions.outlier_sets([group])]
     if not groups or page.split != SPLIT:
@@ -235,7 +247,7 @@ def outliers(page: Page) -> tuple[Table, list[Description]] | None:
     for key in conditions.outlier_sets(groups):
         for group in groups:
             for each in each_answer(conditions.against(group, key), of=[one.name for one in metrics]):
-                rows.append([each.label, *(shown(each.spread(one.name), one, page.images) for one in metrics)])
+                rows.append([each.label, *(page.shown(each.spread(one.name), one) for one in metrics)])
                 names.append(f"{key[0]} ({key[1]:,} {page.what})")
     caption = "Telling outliers apart" + ", mean ± standard deviation over seeds" * page.several
     titles = {name: each.meaning for name, each in zip(head(metrics), metrics, strict=True)}

@@ -44,7 +44,7 @@ def walks(page: Page) -> list[dict[str, Any]]:
 
 
 def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any]:
-    points, ensembles = points_of(group, one, page.split), _ensembles(group, one, page.split)
+    points, ensembles = _points(group, one, page.split), _ensembles(group, one, page.split)
     partners = {key: index for index, key in enumerate(ensembles)}
     together = partners.get("vertex", partners.get("random"))
     kind, name = group.shape["kind"], middle(group, one)
@@ -57,7 +57,7 @@ def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any
         "points": [
             {
                 "alpha": row.alphas[0],
-                "name": point_name(group, one, row),
+                "name": _point_name(group, one, row),
                 "role": row.role,
                 "partner": partners.get(_pair(row.alphas[0]), together),
                 **_measured(page, row),
@@ -65,7 +65,7 @@ def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any
             for row in points
         ],
         "ensembles": [{"name": ensemble_name(one, row), **_measured(page, row)} for row in ensembles.values()],
-        "strip": strip(one, points, page.split, most),
+        "strip": _strip(one, points, page.split, most),
     }
 
 
@@ -87,7 +87,7 @@ def shown_rows(group: Group, one: Evaluation, split: str) -> list[Row]:
     return [row for row in one.rows if row.split == split and row.role in ("vertex", *between, *own)]
 
 
-def points_of(group: Group, one: Evaluation, split: str) -> list[Row]:
+def _points(group: Group, one: Evaluation, split: str) -> list[Row]:
     """Return every point once, in the order of alpha on a line or curve."""
     rows = [row for row in shown_rows(group, one, split) if row.kind == "point"]
     if group.interval:
@@ -110,8 +110,7 @@ def _pair(alpha: Alpha) -> str:
     return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
 
 
-def point_name(group: Group, one: Evaluation, row: Row) -> str:
-    """Return a point in words."""
+def _point_name(group: Group, one: Evaluation, row: Row) -> str:
     alpha = row.alphas[0]
     if not isinstance(alpha, list):
         return "network" if group.single else f"α = {alpha:.3g}"
@@ -136,7 +135,7 @@ def _measured(page: Page, row: Row) -> dict[str, Any]:
     }
 
 
-def strip(one: Evaluation, points: list[Row], split: str, most: int) -> dict[str, Any] | None:
+def _strip(one: Evaluation, points: list[Row], split: str, most: int) -> dict[str, Any] | None:
     """Return up to `most` images with their labels and what every point predicts, None where not known."""
     examples = one.examples
     if examples is None or examples.split != split or not len(examples.labels):

@@ -3,7 +3,7 @@
 import gzip
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
+from typer.testing import CliRunner, Result
+
+from subspaces.cli import app
 
 Array = np.ndarray[Any, Any]
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
@@ -102,3 +105,18 @@ def natural(n: int, side: int, channels: int = 3) -> Tensor:
     cells = max(side // 4, 2)
     coarse = torch.randn(n, channels, cells, cells, generator=torch.Generator().manual_seed(0))
     return (F.interpolate(coarse, (side, side), mode="bicubic") * 50 + 128).clamp(0, 255).to(torch.uint8)
+
+
+def own(root: Path, classes: Sequence[str] = ("a", "b"), per_class: int = 3) -> Path:
+    """Write images of one colour each, image i of class c being 40 c + i."""
+    for number, name in enumerate(classes):
+        for i in range(per_class):
+            image(root / name / f"{i}.png", flat(40 * number + i, (8, 8, 3)))
+    return root
+
+
+def call(*arguments: object) -> Result:
+    """Run the command; a traceback fails the test."""
+    result = CliRunner().invoke(app, [*map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "300"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result

@@ -31,8 +31,8 @@ def test_noise_and_validation(tmp_path):
 def test_scanned_once_until_something_changes(tmp_path, monkeypatch):
     made.folders(tmp_path)
     scans = []
-    scan = folders._scan
-    monkeypatch.setattr(folders, "_scan", lambda *args: scans.append(args[0].name) or scan(*args))
+    scan = folders.class_files
+    monkeypatch.setattr(folders, "class_files", lambda *args: scans.append(args[0].name) or scan(*args))
     first = folders.load(tmp_path)
     second = folders.load(tmp_path)
     assert scans == ["train", "val"]

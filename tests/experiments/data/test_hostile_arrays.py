@@ -8,26 +8,11 @@ from pathlib import Path
 import made
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from made import call, own
 
-from subspaces.cli import app
-from subspaces.evaluation.images.reading import read_arrays, read_text
 from subspaces.experiments.data import DataError, contents, fingerprint_of, load
 from subspaces.experiments.evaluating.domains import domain_of
-
-
-def call(*arguments: object) -> Result:
-    """Run the command; a traceback fails the test."""
-    result = CliRunner().invoke(app, [*map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "300"})
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-def own(root: Path, classes: tuple[str, ...] = ("a", "b"), per_class: int = 3) -> Path:
-    for number, name in enumerate(classes):
-        for i in range(per_class):
-            made.image(root / name / f"{i}.png", made.flat(40 * number + i, (8, 8, 3)))
-    return root
+from subspaces.images.reading import read_arrays, read_text
 
 
 @pytest.mark.parametrize("damage", ["bomb", "promise", "objects", "numbers", "missing"])

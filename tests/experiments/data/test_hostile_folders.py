@@ -16,13 +16,13 @@ from pathlib import Path
 
 import made
 import pytest
+from made import call, own
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from subspaces.cli import app
-from subspaces.evaluation.images import decoding, listing
-from subspaces.evaluation.images.reading import open_regular
 from subspaces.experiments.data import DataError, DataWarning, check, fingerprint_of, load
+from subspaces.images import decoding, listing
+from subspaces.images.reading import open_regular
 
 SECONDS = 20  # that no test needs, unless something waits for ever
 OVERRIDE, ESCAPE = "\u202e", "\x1b"
@@ -40,22 +40,8 @@ def _no_hang() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def call(*arguments: object) -> Result:
-    """Run the command; a traceback fails the test."""
-    result = CliRunner().invoke(app, [*map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "300"})
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
 def checked(root: Path) -> Result:
     return call("data", "check", "folder", "--data", root)
-
-
-def own(root: Path, classes: tuple[str, ...] = ("a", "b"), per_class: int = 3) -> Path:
-    for number, name in enumerate(classes):
-        for i in range(per_class):
-            made.image(root / name / f"{i}.png", made.flat(40 * number + i, (8, 8, 3)))
-    return root
 
 
 # What is no regular file

@@ -103,4 +103,3 @@ def test_labels_go_with_their_images(tmp_path):
     assert split.images.flatten().tolist() == split.labels.tolist() == [4, 1, 3]
     files = Files(tmp_path, np.array([str(number).encode() for number in range(6)]), numbers).select(index)
     assert [int(files.path(place).name) for place in range(3)] == files.labels.tolist() == [4, 1, 3]
-    assert files.relabelled(numbers[:3]).labels.tolist() == split.relabelled(numbers[:3]).labels.tolist() == [0, 1, 2]

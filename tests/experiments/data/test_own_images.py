@@ -10,11 +10,9 @@ import made
 import numpy as np
 import pytest
 import torch
+from made import call, own
 from PIL import Image
-from typer.testing import CliRunner
 
-from subspaces.cli import app
-from subspaces.evaluation.images import decoding, listing
 from subspaces.experiments.data import (
     DataError,
     DataWarning,
@@ -28,14 +26,7 @@ from subspaces.experiments.data import (
     own_images,
     size_of,
 )
-
-
-def own(root: Path, *, per_class: int = 6, classes: tuple[str, ...] = ("a", "b"), size: int = 8) -> Path:
-    """Write images of one colour each, image i of class c being 40 c + i."""
-    for c, name in enumerate(classes):
-        for i in range(per_class):
-            made.image(root / name / f"{i}.png", made.flat(40 * c + i, (size, size, 3)))
-    return root
+from subspaces.images import decoding, listing
 
 
 def names(split) -> list[int]:
@@ -121,7 +112,7 @@ def test_nothing_for_the_test(tmp_path):
     ],
 )
 def test_what_is_no_data_set(tmp_path, change, error, message):
-    change(own(tmp_path))
+    change(own(tmp_path, per_class=6))
     with pytest.raises(error, match=message):
         read(tmp_path)
     assert message.partition(":")[0] in check("folder", tmp_path)[0]
@@ -145,7 +136,7 @@ def test_a_class_that_was_not_trained_on(tmp_path):
 @pytest.mark.parametrize("size", [7, 1025, -1])
 def test_a_size_that_is_none(tmp_path, size):
     with pytest.raises(ValueError, match=f"image_size={size}: expected 8 to 1024 pixels"):
-        read(own(tmp_path), image_size=size)
+        read(own(tmp_path, per_class=6), image_size=size)
 
 
 @pytest.mark.parametrize("options", [{"image_size": 32}, {"fingerprint": "a:1:0123456789ab"}])
@@ -263,7 +254,7 @@ def broken(root: Path) -> None:
 
 
 def test_broken_files_are_named_and_left_out(tmp_path):
-    broken(own(tmp_path))
+    broken(own(tmp_path, per_class=6))
     with pytest.warns(DataWarning, match=r"5 of 17 image files in .* cannot be read .*empty\.jpg.*data check folder"):
         data = read(tmp_path)
     assert len(data.train) + len(data.test) == 12
@@ -288,7 +279,7 @@ def test_what_a_file_is_called_does_not_choose_who_reads_it(tmp_path):
 
 
 def test_a_class_of_broken_files(tmp_path):
-    own(tmp_path)
+    own(tmp_path, per_class=6)
     for file in (tmp_path / "b").iterdir():
         file.write_bytes(b"x")
     with (
@@ -300,7 +291,7 @@ def test_a_class_of_broken_files(tmp_path):
 
 
 def test_a_file_with_too_many_pixels_is_refused_by_name(tmp_path, monkeypatch):
-    own(tmp_path)
+    own(tmp_path, per_class=6)
     made.image(tmp_path / "a" / "bomb.png", made.flat(0, (40, 50, 3)))
     monkeypatch.setattr(decoding, "PIXELS", 1999)
     with pytest.warns(DataWarning, match=r"bomb\.png: 50 × 40 pixels, more than 1,999"):
@@ -316,7 +307,7 @@ def test_a_file_with_too_many_pixels_is_refused_by_name(tmp_path, monkeypatch):
 
 
 def test_decoded_once_until_something_changes(tmp_path, monkeypatch):
-    own(tmp_path)
+    own(tmp_path, per_class=6)
     steps = []
     first = read(tmp_path, progress=lambda *step: steps.append(step))
     assert steps == [("decoding images", 12, 12)]
@@ -336,7 +327,7 @@ def test_decoded_once_until_something_changes(tmp_path, monkeypatch):
 
 
 def test_files_that_were_touched_and_files_that_were_changed(tmp_path):
-    file = own(tmp_path) / "a" / "0.bmp"
+    file = own(tmp_path, per_class=6) / "a" / "0.bmp"
     made.image(file, made.flat(0, (8, 8, 3)))
     read(tmp_path)
     before = fingerprint_of(tmp_path)
@@ -351,7 +342,7 @@ def test_files_that_were_touched_and_files_that_were_changed(tmp_path):
 
 
 def test_contents_are_read_once(tmp_path, monkeypatch):
-    before, read_now, digest = fingerprint_of(own(tmp_path)), [], contents._digest
+    before, read_now, digest = fingerprint_of(own(tmp_path, per_class=6)), [], contents._digest
     monkeypatch.setattr(contents, "_digest", lambda path: read_now.append(path.name) or digest(path))
     assert fingerprint_of(tmp_path) == before
     os.utime(tmp_path / "a" / "1.png", ns=(1, 1))
@@ -365,7 +356,7 @@ def test_contents_are_read_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", ["npy", "npz"])
 @pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: b"", lambda c: c[:-9] + b"\x55" * 9])
 def test_a_damaged_cache_is_made_again(tmp_path, kind, damage):
-    expected = read(own(tmp_path)).train.images.clone()
+    expected = read(own(tmp_path, per_class=6)).train.images.clone()
     (cache,) = tmp_path.glob(f".subspaces-*-*.{kind}")
     content = damage(cache.read_bytes())
     cache.unlink()
@@ -374,7 +365,7 @@ def test_a_damaged_cache_is_made_again(tmp_path, kind, damage):
 
 
 def test_where_the_folder_cannot_be_written(tmp_path, monkeypatch):
-    root, access = own(tmp_path / "mine"), os.access
+    root, access = own(tmp_path / "mine", per_class=6), os.access
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != root and access(path, mode))
     expected = read(root).train.images
@@ -394,7 +385,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(decoded.os, "posix_fallocate", full)
-    assert len(read(own(tmp_path)).train) > 0
+    assert len(read(own(tmp_path, per_class=6)).train) > 0
     assert not list(tmp_path.glob(".*npy*"))
 
 
@@ -413,7 +404,7 @@ def test_the_constants_are_those_of_the_training_images(tmp_path):
 
 
 def test_fingerprints(tmp_path):
-    root = own(tmp_path / "flowers")
+    root = own(tmp_path / "flowers", per_class=6)
     before = fingerprint_of(root)
     assert before.startswith("flowers:12:")
     os.utime(root / "a" / "0.png", ns=(1, 1))
@@ -432,30 +423,27 @@ def test_fingerprints(tmp_path):
 
 
 def test_sizes_without_decoding(tmp_path, monkeypatch):
-    data = read(own(tmp_path), image_size=16)
+    data = read(own(tmp_path, per_class=6), image_size=16)
     monkeypatch.setattr(own_images, "_decoded", None)
     assert size_of("folder", tmp_path, image_size=16) == (len(data.train), (3, 16, 16), 2)
     assert size_of("folder", tmp_path / "nowhere") is None
 
 
 def test_the_command_says_what_is_there_and_what_is_wrong(tmp_path):
-    def call(*arguments: object):
-        return CliRunner().invoke(app, ["data", *map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "300"})
-
-    root = own(tmp_path / "flowers")
-    there = call("check", "folder", "--data", root)
+    root = own(tmp_path / "flowers", per_class=6)
+    there = call("data", "check", "folder", "--data", root)
     assert there.exit_code == 0
     assert there.stdout.startswith("flowers (folder): ")
     assert "images of 3 × 64 × 64 in 2 classes" in there.stdout
     assert fingerprint_of(root) in there.stdout
     broken(root)
-    wrong = call("check", "folder", "--data", root)
+    wrong = call("data", "check", "folder", "--data", root)
     assert (wrong.exit_code, wrong.stdout.count("wrong: ")) == (1, 5)
-    assert "your own images" in call("list").stdout
+    assert "your own images" in call("data", "list").stdout
 
 
 def test_nothing_is_said_where_nothing_is_wrong(tmp_path):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        read(own(tmp_path))
+        read(own(tmp_path, per_class=6))
     assert said == []

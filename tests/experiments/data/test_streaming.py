@@ -2,6 +2,7 @@ import itertools
 import math
 import re
 import sys
+from dataclasses import replace
 
 import made
 import numpy as np
@@ -11,8 +12,8 @@ from PIL import Image
 
 from subspaces.core import randomness
 from subspaces.core.randomness import uniform
-from subspaces.evaluation.images import decoding
 from subspaces.experiments.data import DataError, Split, StreamingLoader, folders
+from subspaces.images import decoding
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 on threads and fork
@@ -58,7 +59,7 @@ def test_the_number_of_workers_does_not_matter(files, workers):
 
 def test_the_size_of_a_batch_does_not_matter_to_an_image(files):
     def by_path(size: int) -> dict:
-        stream = loader(files.train.relabelled(torch.arange(12)), batch=size, **TRAINING)
+        stream = loader(replace(files.train, labels=torch.arange(12)), batch=size, **TRAINING)
         return {int(label): image for x, y in stream for image, label in zip(x, y, strict=True)}
 
     first, second = by_path(5), by_path(12)
@@ -77,7 +78,7 @@ def test_resumes_at_an_epoch(files, workers):
 
 
 def test_epochs_differ_and_have_every_image_once(files):
-    stream = loader(files.train.relabelled(torch.arange(12)), **TRAINING)
+    stream = loader(replace(files.train, labels=torch.arange(12)), **TRAINING)
     assert stream.sizes == [5, 5, 2]
     assert len(stream) == 3
     orders = [torch.cat([y for _, y in stream]).tolist() for _ in range(2)]
@@ -148,7 +149,7 @@ def test_the_direction_of_a_view_has_a_number_of_its_own():
 
 def test_every_image_of_an_epoch_has_its_own_numbers(files):
     """They are one draw for all images, so that no two share any."""
-    stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, **TRAINING)
+    stream = loader(replace(files.train, labels=torch.arange(12)), seed=4, batch=12, **TRAINING)
     for epoch in range(2):
         ((x, y),) = list(stream)
         numbers = uniform(randomness.stream(4, "augmentation", epoch), (12, decoding.NUMBERS))
@@ -158,7 +159,7 @@ def test_every_image_of_an_epoch_has_its_own_numbers(files):
 
 
 def test_a_centred_view_is_turned_by_the_last_number_of_its_image(files):
-    stream = loader(files.train.relabelled(torch.arange(12)), seed=4, batch=12, flip=True, size=24, resize=30)
+    stream = loader(replace(files.train, labels=torch.arange(12)), seed=4, batch=12, flip=True, size=24, resize=30)
     ((x, y),) = list(stream)
     numbers = uniform(randomness.stream(4, "augmentation", 0), (12, decoding.NUMBERS))
     for image, index in zip(x, y.tolist(), strict=True):

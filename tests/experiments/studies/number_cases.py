@@ -18,7 +18,7 @@ PLAIN = replace(STANDARD, validation=SPLITS["validation"])
 DROPOUT = replace(PLAIN, name="digits-dropout", dropout=0.3)
 
 
-read = cache(Evaluation.read)
+read = cache(Evaluation.load)
 
 
 def row_of(run: Run, answer: str, split: str = "test") -> dict[str, float]:

@@ -78,7 +78,7 @@ def claimed(one: Reproduced, beginning: str) -> dict[str, Any]:
 def record(program: Program, name: str, **fields: Any) -> Evaluation:
     """The record of the run of a method, read from its folder."""
     wanted = SMOKE.bench("small").recipe(name, **fields)
-    return Evaluation.read(Run.under(program.setting.runs, wanted).folder)
+    return Evaluation.load(Run.under(program.setting.runs, wanted).folder)
 
 
 def middle(found: Evaluation) -> float:

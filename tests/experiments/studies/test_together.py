@@ -60,8 +60,7 @@ def test_what_is_there_is_not_measured_again(
         return measure(self, points, data, **how)
 
     monkeypatch.setattr(Predictor, "outputs", counting)
-    groups = [[second.folder, first.folder], [first, second, third]]
-    again = evaluate_together(groups, to=tmp_path, trust=True, **CPU)
+    again = evaluate_together([[second.folder, first.folder], [first, second, third]], to=tmp_path, trust=True, **CPU)
     assert again[0] == made
     assert seen == [3]
     assert len(json.loads((tmp_path / "ensembles.json").read_text())["measured"]) == 2

@@ -165,7 +165,7 @@ def test_a_simplex_is_three_sets_with_a_random_pair_penalised(tmp_path: Path):
         exponentials = -torch.log(1 - randomness.uniform(state, (3,)))
         return list(exponentials / exponentials.sum())
 
-    vertices, losses = mixed_loop(recipe, 3, draw, lambda state: randomness.pair(state, 3).tolist())
+    vertices, losses = mixed_loop(recipe, 3, draw, lambda state: randomness.pair(state, 3))
     run = train_one(recipe, tmp_path)
     assert_same_vertices(ss.load(run.family_file, make_mlp), vertices)
     assert [row["loss"] for row in run.log()] == pytest.approx(losses, rel=1e-5)

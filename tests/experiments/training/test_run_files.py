@@ -250,7 +250,7 @@ def test_a_folder_may_be_renamed_and_moved(finished: Run, tmp_path: Path):
     ss.evaluate(run.folder, grid=(0.0,), device="cpu", progress=False)
     assert ss.check(run.folder) == []
     (run.folder / "evaluation.json").rename(tmp_path / "other.json")
-    assert ss.Evaluation.read(tmp_path / "other.json").rows
+    assert ss.Evaluation.load(tmp_path / "other.json").rows
 
 
 def lines(run: Run) -> list[bytes]:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.curves import described
-from subspaces.evaluation.rows import Description
+from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.statistics import (
     CONFIDENCE,
     Difference,
@@ -34,8 +34,8 @@ RULE = (
 )
 MANY = "Each claim stands for itself: expect one interval in twenty to miss the true difference."
 ROUNDING = 1e-9  # of a difference that is 0
-CHANGE = Description("change", "relative change of accuracy", "(b - a) / a on corrupted images", False, True)
-SHARE = Description("share", "share of corruptions", "of all that were measured", False, True)
+CHANGE = Metric("change", "relative change of accuracy", "(b - a) / a on corrupted images", False, True)
+SHARE = Metric("share", "share of corruptions", "of all that were measured", False, True)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Claim(Generic[P]):
     margin: float = 0.0
 
     @property
-    def unit(self) -> Description:
+    def unit(self) -> Metric:
         """How both quantities are shown."""
         return {each.name: each for each in (CHANGE, SHARE)}.get(self.metric) or described(self.metric)
 

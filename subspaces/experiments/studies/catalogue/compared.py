@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import comparing, curves
+from subspaces.evaluation import curves, group_answers
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.frames import OUTLIERS
+from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.experiments.evaluating.training import training_of
@@ -193,8 +193,8 @@ def ends(label: str, metric: str = "accuracy") -> Quantity[Panel]:
     """Return a metric of a subspace's ends, or vertices, on average."""
 
     def of(found: Panel) -> BySeed:
-        rows = comparing.answers(found.group(label), alone=True)
-        rows = rows[rows["answer"] == comparing.ALONE]
+        rows = group_answers.answers(found.group(label), alone=True)
+        rows = rows[rows["answer"] == group_answers.ALONE]
         return {seeds[0]: float(value) for seeds, value in zip(rows["seeds"], rows[metric], strict=True)}
 
     return Quantity(f"{label}: ends", of)

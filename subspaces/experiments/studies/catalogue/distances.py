@@ -7,10 +7,10 @@ import torch
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Line
 from subspaces.evaluation import curves
-from subspaces.evaluation.answers import middle_of
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.metrics import tally
+from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.statistics import spread
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.evaluating.training import training_of

@@ -1,13 +1,12 @@
-// What every part of the page uses: theme, charts with their legends, tables, copying.
+// What every part of the page uses: theme, charts with their legends, copying tables.
 // Text from the data becomes text nodes and attributes, never markup.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 
-function fill(element, attributes, children) {
+function fill(element, attributes, children = []) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children);
   return element;
@@ -19,7 +18,6 @@ const options = (select, names, chosen = 0) => select.replaceChildren(
   ...names.map((name, index) => el("option", { value: index, selected: index === chosen }, name)));
 
 // What changed, for those who do not see it: said when the reader pauses.
-
 let waiting = 0;
 function announce(text, delay = 350) {
   clearTimeout(waiting);
@@ -84,12 +82,10 @@ function swatch({ mode = "markers", line, marker }) {
 function chart(figure, plots) {
   const hosts = figure.querySelectorAll(".chart"), legend = figure.querySelector(".legend");
   const hidden = new Set(plots()[0].data.filter((one) => one.visible === "legendonly").map((one) => one.legendgroup));
-  function plot() {
-    plots().forEach(({ data: traces, layout }, at) => {
-      const shown = traces.filter((one) => !hidden.has(one.legendgroup)).map((one) => ({ ...one, visible: true }));
-      draw(hosts[at], shown, layout);
-    });
-  }
+  const plot = () => plots().forEach(({ data: traces, layout }, at) => {
+    const shown = traces.filter((one) => !hidden.has(one.legendgroup)).map((one) => ({ ...one, visible: true }));
+    draw(hosts[at], shown, layout);
+  });
   function box(one) {
     const input = el("input", { type: "checkbox", checked: !hidden.has(one.legendgroup) });
     input.addEventListener("change", () => {
@@ -116,19 +112,7 @@ for (const figure of document.querySelectorAll("[data-chart]")) {
   caption();
 }
 
-// Tables: a shadow where there is more to scroll to, and a line that says so; their cells as CSV.
-
-function watch(scroller) {
-  const [hint, box] = [scroller.querySelector(".hint"), scroller.querySelector(".scroll")];
-  const look = () => {
-    hint.hidden = box.scrollWidth <= box.clientWidth + 1;
-    box.classList.toggle("more-left", box.scrollLeft > 1);
-    box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
-  };
-  box.addEventListener("scroll", look, { passive: true });
-  [box, box.firstElementChild].forEach((each) => new ResizeObserver(look).observe(each));
-  copying(scroller.querySelector(".copy"), () => csv(box.firstElementChild));
-}
+// Tables as CSV: mean ± standard deviation become two columns, and the headings of groups one more.
 
 function field(value) {
   const number = value.replace("−", "-").replace(/^\+(?=\d)/, "").replace(/\u00a0.*$/, "");
@@ -137,52 +121,43 @@ function field(value) {
   return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }
 
-// Mean ± standard deviation become two columns, and the headings of groups one more.
 function csv(table) {
-  const lines = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
-  const wide = [...table.tHead.rows[0].cells].map((cell, at) => ({
-    name: cell.textContent, spread: lines.some((line) => line[at]?.includes(" ± ")),
-  }));
-  const grouped = lines.some((line) => line.length === 1 && wide.length > 1);
-  const names = wide.flatMap(({ name, spread }) => (spread ? [name, `${name} std`] : [name]));
-  const rows = [grouped ? ["Group", ...names] : names];
-  let group = "";
+  const texts = (row) => [...row.cells].map((cell) => cell.textContent);
+  const names = texts(table.tHead.rows[0]), lines = [...table.tBodies[0].rows].map(texts);
+  const spread = names.map((_, at) => lines.some((line) => line[at]?.includes(" ± ")));
+  const wide = (line, second) => line.flatMap((text, at) => (spread[at] ? second(text) : [text]));
+  const rows = [wide(names, (name) => [name, `${name} std`])];
+  let group = [];
   for (const line of lines) {
-    if (grouped && line.length === 1) [group] = line;
-    else rows.push([...(grouped ? [group] : []), ...line.flatMap((text, at) => {
-      const [mean, std = ""] = text.split(" ± ");
-      return wide[at].spread ? [mean, std] : [text];
-    })]);
+    if (line.length < names.length) group = line;
+    else rows.push([...group, ...wide(line, (text) => [...text.split(" ± "), ""].slice(0, 2))]);
   }
+  if (group.length) rows[0].unshift("Group");
   return rows.map((row) => row.map(field).join(",") + "\r\n").join("");
 }
 
-function copying(button, text) {
-  const label = button.textContent;
-  button.addEventListener("click", async () => {
-    if (!(await copy(text()))) return;
-    button.textContent = "Copied";
-    announce("Copied to the clipboard", 0);
-    setTimeout(() => { button.textContent = label; }, 3000);
-  });
-}
-
-async function copy(text) {
+async function copy(button, text) {
+  let done = true;
   try {
     await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    $("copy-text").value = text; // also the way for browsers that only copy what is selected
-    $("copy").showModal();
-    $("copy-text").select();
-    const done = document.execCommand("copy");
-    if (done) $("copy").close();
-    return done;
+  } catch { // browsers that only copy what is selected
+    const area = el("textarea", { class: "hidden", "aria-label": "Text to copy" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    done = document.execCommand("copy");
+    area.remove();
   }
+  const label = (button.dataset.label ??= button.textContent);
+  button.textContent = done ? "Copied" : "The browser does not allow copying";
+  announce(done ? "Copied to the clipboard" : button.textContent, 0);
+  setTimeout(() => { button.textContent = label; }, 3000);
 }
-copying($("points"), () => data.points);
-$("copy-close").addEventListener("click", () => $("copy").close());
-document.querySelectorAll(".scroller").forEach(watch);
+document.addEventListener("click", ({ target }) => {
+  if (target.matches(".copy")) copy(target, csv(target.closest(".scroller").querySelector("table")));
+});
+$("points").addEventListener("click", () => copy($("points"), data.points));
+
 for (const section of document.querySelectorAll("main > section")) {
   const title = section.querySelector("h2").textContent;
   $("sections").append(el("li", {}, el("a", { href: "#" + section.id }, title)));

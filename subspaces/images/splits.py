@@ -1,6 +1,7 @@
 """Images with labels: in memory as bytes, or as files."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,10 +37,6 @@ class Split:
         """Return the images and labels at `index`, in that order."""
         return Split(self.images[index], self.labels[index])
 
-    def relabelled(self, labels: Tensor) -> "Split":
-        """Return the same images with other labels."""
-        return Split(self.images, labels)
-
 
 @dataclass(frozen=True, eq=False)
 class Files:
@@ -58,10 +55,6 @@ class Files:
     def select(self, index: Tensor) -> "Files":
         """Return the paths and labels at `index`, in that order."""
         return Files(self.root, self.paths[index.numpy()], self.labels[index])
-
-    def relabelled(self, labels: Tensor) -> "Files":
-        """Return the same images with other labels."""
-        return Files(self.root, self.paths, labels)
 
     def path(self, index: int) -> Path:
         """Return where image `index` is."""
@@ -86,3 +79,25 @@ def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) ->
             f"{where}: image {first} has the label {labels[first]}, expected 0 to {classes - 1} "
             f"({len(wrong)} of {len(labels)} labels are wrong): the file was altered, get it again"
         )
+
+
+def class_folders(folder: Path) -> tuple[str, ...]:
+    """Return the names of the folders of classes in a published layout, sorted."""
+    with os.scandir(folder) as entries:
+        found = sorted(each.name for each in entries if not each.name.startswith(".") and os.path.isdir(each.path))
+    if not found:
+        raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
+    return tuple(found)
+
+
+def class_files(folder: Path, classes: Sequence[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the paths of all images of these classes, sorted by class and name, and how many each class has."""
+    paths: list[bytes] = []
+    counts = []
+    for name in classes:
+        files = sorted(file for file in os.listdir(folder / name) if file.lower().endswith(SUFFIXES))
+        if not files:
+            raise DataError(f"{folder / name}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
+        paths.extend(os.fsencode(f"{name}/{file}") for file in files)
+        counts.append(len(files))
+    return np.array(paths), np.array(counts)

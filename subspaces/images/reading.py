@@ -58,27 +58,27 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}: is not text in UTF-8 ({error}): the file was altered, get it again") from None
 
 
-def read_arrays(path: Path, kinds: Mapping[str, str], most: int = 0) -> dict[str, npt.NDArray[Any]]:
-    """Return arrays of a .npz file.
+def read_arrays(path: Path, kinds: Mapping[str, str] | None = None, most: int = 0) -> dict[str, npt.NDArray[Any]]:
+    """Return arrays of a .npz file; raise one of `DAMAGED` if their headers promise more than the file holds.
 
     Args:
         path: the file.
-        kinds: which arrays, and the kinds of dtypes that each may have: {"labels": "iu"}.
-        most: bytes that an array may unpack to; by default none is compressed.
-
-    Raises:
-        ValueError: if the headers promise more than the file holds.
-        Exception: whatever `zipfile` raises for a damaged file, of which `DAMAGED` are all that are known.
+        kinds: which arrays, and the kinds of dtypes that each may have, such as {"labels": "iu"}; by default all.
+        most: bytes that the arrays may unpack to; by default none is compressed.
     """
     found = {}
     with open_regular(path) as file, zipfile.ZipFile(file) as packed:
-        limit = most or os.fstat(file.fileno()).st_size
-        for name, kind in kinds.items():
+        left = most or os.fstat(file.fileno()).st_size
+        every = dict.fromkeys((name.removesuffix(".npy") for name in packed.namelist()), ANY)
+        for name, kind in (every if kinds is None else kinds).items():
             member = packed.getinfo(f"{name}.npy")
-            if member.file_size > limit or (member.compress_type != zipfile.ZIP_STORED and not most):
-                raise ValueError(f"{name} has {member.file_size:,} bytes, more than {limit:,}, or is compressed")
+            if member.file_size > left or (member.compress_type != zipfile.ZIP_STORED and not most):
+                raise ValueError(
+                    f"{name} has {member.file_size:,} bytes, more than {left:,}, or is compressed: save it as .npy"
+                )
+            left -= member.file_size
             content = io.BytesIO(packed.read(member))
-            shape, order, dtype = read_header(content)
+            shape, order, dtype = _read_header(content)
             size = len(content.getbuffer()) - content.tell()
             if dtype.kind not in kind or not shape or dtype.itemsize * math.prod(shape) != size:
                 raise ValueError(f"{name} is {dtype} {shape} in {size:,} bytes")
@@ -91,12 +91,11 @@ def read_arrays(path: Path, kinds: Mapping[str, str], most: int = 0) -> dict[str
 def map_array(path: Path) -> npt.NDArray[Any]:
     """Return the array of a .npy file, mapped from it; it can be written to, which leaves the file as it is."""
     with open_regular(path) as file:
-        shape, order, dtype = read_header(file)
+        shape, order, dtype = _read_header(file)
         return np.memmap(file, dtype, "c", file.tell(), shape, order)
 
 
-def read_header(file: BinaryIO) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
-    """Return shape, order and dtype of an array in the .npy format; refuse objects."""
+def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
     if np.lib.format.read_magic(file) != (1, 0):
         raise ValueError("expected version 1.0 of the .npy format")
     shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)

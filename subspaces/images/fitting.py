@@ -16,10 +16,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from subspaces.errors import DataError, MissingPackageError
-from subspaces.evaluation.images.decoding import UnreadableError, centre_view, check_size, opened, prepared
-from subspaces.evaluation.images.pixels import GREY
-from subspaces.evaluation.images.reading import open_regular
+from subspaces.errors import DataError
+from subspaces.images import reading
+from subspaces.images.decoding import UnreadableError, centre_view, check_size, middle, opened, pillow, prepared
+from subspaces.images.pixels import GREY
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,67 +43,23 @@ def read_image(path: Path, form: Form) -> Tensor:
     try:
         with warnings.catch_warnings(), opened(path) as image:
             warnings.simplefilter("ignore")  # of Pillow, for images nearly as large as the limit
-            pixels = np.asarray(fitted(prepared(image, None if form.resize else (form.width, form.height)), form))
+            pixels = np.asarray(_fitted(prepared(image, None if form.resize else (form.width, form.height)), form))
     except DataError as error:
         raise UnreadableError(str(error).removeprefix(f"{path}: ")) from None
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     return _tensor(_coloured(pixels.astype(np.float32) / np.float32(255), form.channels))
 
 
-def _tensor(pixels: Floats) -> Tensor:
-    """Return [H, W, C] as [C, H, W]."""
-    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
-
-
-def fitted(image: "Image", form: Form) -> "Image":
-    """Return the largest part in the middle of an image that has the sides of the model's, scaled to its size."""
-    from PIL import Image
-
-    _, height, width, resize = form
-    if resize:
-        short = min(image.size)
-        check_size(resize * image.width // short, resize * image.height // short)  # of a long strip, scaled
-        return Image.fromarray(centre_view(image, resize, width))
-    if image.size == (width, height):
-        return image
-    scale = min(image.width / width, image.height / height)
-    left, top = (image.width - scale * width) / 2, (image.height - scale * height) / 2
-    box = (left, top, left + scale * width, top + scale * height)
-    return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
-
-
-def _coloured(pixels: Floats, channels: int) -> Floats:
-    """Return [..., H, W, C] with so many channels."""
-    found = pixels.shape[-1]
-    if found == channels:
-        return pixels
-    if found == 4:
-        alpha = pixels[..., 3:]
-        return _coloured(pixels[..., :3] * alpha + (1 - alpha), channels)
-    if found == 1:
-        return np.repeat(pixels, channels, axis=-1)
-    if channels == 1 and found == 3:
-        return (pixels @ np.array(GREY, np.float32))[..., None]
-    raise UnreadableError(f"it has {found} channels, and the model takes {channels}")
-
-
 def read_arrays(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     """Yield each image of a .npy or .npz file: its place there, and a function that reads it."""
     try:
-        with open_regular(path) as file:
-            if path.suffix.lower() == ".npy":
-                named = {"": np.load(path, allow_pickle=False, mmap_mode="r")}
-            else:
-                with np.load(file, allow_pickle=False) as found:
-                    size = sum(info.file_size for info in found.zip.infolist())
-                    if size > UNPACKED:
-                        raise UnreadableError(
-                            f"it unpacks to {size:,} bytes, and at most {UNPACKED:,} are read: save it as .npy"
-                        )
-                    named = {f":{name}": found[name] for name in found.files}
-    except (UnreadableError, FileNotFoundError):
-        raise
-    except Exception as error:  # of zip, of headers, and of what is pickled
+        if path.suffix.lower() == ".npy":
+            named = {"": reading.map_array(path)}
+        else:
+            named = {f":{name}": array for name, array in reading.read_arrays(path, most=UNPACKED).items()}
+    except (OSError, DataError, *reading.DAMAGED) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
         raise UnreadableError(f"not a whole array of numbers ({' '.join(str(error).split())})") from None
     for name, array in named.items():
         row = _rows(array, form)
@@ -142,16 +98,46 @@ def _channels_first(shape: tuple[int, ...], form: Form) -> bool:
     return first
 
 
+def _coloured(pixels: Floats, channels: int) -> Floats:
+    """Return [..., H, W, C] with so many channels."""
+    found = pixels.shape[-1]
+    if found == channels:
+        return pixels
+    if found == 4:
+        alpha = pixels[..., 3:]
+        return _coloured(pixels[..., :3] * alpha + (1 - alpha), channels)
+    if found == 1:
+        return np.repeat(pixels, channels, axis=-1)
+    if channels == 1 and found == 3:
+        return (pixels @ np.array(GREY, np.float32))[..., None]
+    raise UnreadableError(f"it has {found} channels, and the model takes {channels}")
+
+
 def _sized(pixels: Floats, form: Form) -> Floats:
     """Return floats [H, W, C] in the size of the model."""
     if pixels.shape[:2] == (form.height, form.width):
         return pixels
     if not pixels.size:
         raise UnreadableError("its images are empty")
-    try:
-        from PIL import Image
-    except ImportError:
-        raise MissingPackageError("scaling images needs Pillow: install it with `pip install pillow`") from None
+    pillow()
+    from PIL import Image
+
     check_size(pixels.shape[1], pixels.shape[0])
-    parts = [fitted(Image.fromarray(np.ascontiguousarray(part)), form) for part in pixels.transpose(2, 0, 1)]
+    parts = [_fitted(Image.fromarray(np.ascontiguousarray(part)), form) for part in pixels.transpose(2, 0, 1)]
     return np.stack([np.asarray(part) for part in parts], axis=-1).clip(0, 1)
+
+
+def _fitted(image: "Image", form: Form) -> "Image":
+    """Return the middle of an image in the size of the model."""
+    from PIL import Image
+
+    if not form.resize:
+        return middle(image, form.width, form.height)
+    short = min(image.size)
+    check_size(form.resize * image.width // short, form.resize * image.height // short)  # of a long strip, scaled
+    return Image.fromarray(centre_view(image, form.resize, form.width))
+
+
+def _tensor(pixels: Floats) -> Tensor:
+    """Return [H, W, C] as [C, H, W]."""
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from subspaces.errors import ArgumentError, DataError, MissingPackageError
-from subspaces.evaluation.images.reading import open_regular
+from subspaces.images.reading import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -28,19 +28,25 @@ LARGE = 10**7  # pixels of an image that is decoded alone, since each takes up t
 BYTES = 1 << 30  # of one file: an image with that many pixels has less
 LONGEST = 100  # times the shorter side: of longer images the ends are cut off before they are scaled
 NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
+_alone = threading.Lock()
 
 
 class UnreadableError(ArgumentError):
     """Why an input cannot be read, without its name."""
 
 
+def pillow() -> None:
+    """Refuse to read images without Pillow."""
+    try:
+        import PIL  # noqa: F401
+    except ImportError:
+        raise MissingPackageError("reading image files needs Pillow: install it with `pip install pillow`") from None
+
+
 def decode(path: Path) -> "Image":
     """Return an image file as RGB; grey ones get three equal channels."""
     with opened(path) as image:
         return image.convert("RGB")
-
-
-_alone = threading.Lock()
 
 
 def open_file(path: Path) -> BufferedReader:
@@ -55,10 +61,9 @@ def open_file(path: Path) -> BufferedReader:
 @contextmanager
 def opened(path: Path) -> "Iterator[Image]":
     """Open an image file, and say which one it was where it cannot be opened or decoded."""
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise MissingPackageError("reading image files needs Pillow: install it with `pip install pillow`") from None
+    pillow()
+    from PIL import Image, UnidentifiedImageError
+
     try:
         file = open_file(path)
     except (FileNotFoundError, DataError):
@@ -69,7 +74,7 @@ def opened(path: Path) -> "Iterator[Image]":
     with file:
         size = os.fstat(file.fileno()).st_size
         try:
-            with Image.open(file, formats=formats()) as image:
+            with Image.open(file, formats=_formats()) as image:
                 check_size(image.width, image.height)
                 with _alone if image.width * image.height > LARGE else nullcontext():
                     yield image
@@ -83,7 +88,7 @@ def opened(path: Path) -> "Iterator[Image]":
 
 
 @cache
-def formats() -> tuple[str, ...]:
+def _formats() -> tuple[str, ...]:
     """Return the formats that are read, of those that this Pillow knows."""
     from PIL import Image
 
@@ -91,19 +96,12 @@ def formats() -> tuple[str, ...]:
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
-def square(path: Path, size: int) -> Pixels:
-    """Return the centre square of any image file, the way up that its camera noted, scaled to size × size.
-
-    What is transparent is white, sixteen bits become eight, and of several frames the first one counts.
-    """
-    from PIL import Image
-
-    with opened(path) as image:
-        upright = prepared(image, (size, size)).convert("RGB")
-        short = min(upright.size)
-        left, top = (upright.width - short) / 2, (upright.height - short) / 2
-        box = (left, top, left + short, top + short)
-        return np.asarray(upright.resize((size, size), Image.Resampling.BILINEAR, box=box))
+def check_size(width: int, height: int) -> None:
+    """Refuse an image that is too large."""
+    if width * height > PIXELS:
+        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {PIXELS:,}: scale it down")
+    if max(width, height) > SIDE:
+        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {SIDE:,} on one side: scale it down or cut it")
 
 
 def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
@@ -123,21 +121,35 @@ def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
         raise UnreadableError("its pixels are floating-point numbers of no known range: save it with 8 or 16 bits")
     if image.mode.startswith("I"):  # 0 … 65535, which `convert` would cut off at 255
         wide = np.asarray(image).clip(0, 65535).astype(np.int32)
-        wide += 128
-        wide //= 257
-        return Image.fromarray(wide.astype(np.uint8))
+        return Image.fromarray(((wide + 128) // 257).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
-def check_size(width: int, height: int) -> None:
-    """Refuse an image that is too large."""
-    if width * height > PIXELS:
-        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {PIXELS:,}: scale it down")
-    if max(width, height) > SIDE:
-        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {SIDE:,} on one side: scale it down or cut it")
+# Views
+
+
+def square(path: Path, size: int) -> Pixels:
+    """Return the centre square of any image file, the way up that its camera noted, scaled to size × size.
+
+    What is transparent is white, sixteen bits become eight, and of several frames the first one counts.
+    """
+    with opened(path) as image:
+        return np.asarray(middle(prepared(image, (size, size)).convert("RGB"), size, size))
+
+
+def middle(image: "Image", width: int, height: int) -> "Image":
+    """Return the largest part in the middle of an image that has these proportions, scaled to this size."""
+    from PIL import Image
+
+    if image.size == (width, height):
+        return image
+    across = min(image.width, image.height * width / height)
+    down = min(image.height, image.width * height / width)
+    left, top = (image.width - across) / 2, (image.height - down) / 2
+    return image.resize((width, height), Image.Resampling.BILINEAR, box=(left, top, left + across, top + down))
 
 
 def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, int, int, int]:

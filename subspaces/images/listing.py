@@ -115,7 +115,9 @@ def find(root: Path) -> Listing:
         raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
     for part, test in ((base, False), *([(root / separate, True)] if separate else ())):
         own = _folders(part)
-        _check_names(part, own)
+        for name, texts in itertools.groupby(own, plain):  # names that only bytes tell apart which are no text
+            if len({unicodedata.normalize("NFC", text) for text in texts}) > 1:
+                raise DataError(f"{part}: several folders are called {name!r}, which is not UTF-8: rename them")
         ignored += sum(each.is_file() and _shown(each.name) for each in part.iterdir())
         if unknown := sorted(set(map(plain, own)) - set(classes)):
             raise DataError(f"{part}: has {in_words(unknown)}, which {base} has not: rename or remove what is too much")
@@ -124,30 +126,29 @@ def find(root: Path) -> Listing:
             ignored += others
             for path, size, changed in sorted(found):
                 entries.append(Entry(os.path.relpath(path, root), labels[plain(name)], test, size, changed))
-    _check_classes(base, classes, entries)
-    return Listing(root, classes, tuple(entries), separate, ignored)
-
-
-def _check_names(part: Path, names: Sequence[str]) -> None:
-    """Refuse names that only bytes tell apart which are no text: they would be one class."""
-    for name, texts in itertools.groupby(names, plain):
-        if len({unicodedata.normalize("NFC", text) for text in texts}) > 1:
-            raise DataError(f"{part}: several folders are called {name!r}, which is not UTF-8: rename them")
-
-
-def _check_classes(base: Path, classes: Sequence[str], entries: Sequence[Entry]) -> None:
     there = {entry.label for entry in entries if not entry.test}
     if lacking := [name for label, name in enumerate(classes) if label not in there]:
         raise DataError(
             f"{base}: there are no images of {in_words(lacking)}: put some there, or remove the empty folder; image "
             f"files end in {', '.join(SUFFIXES)}"
         )
+    return Listing(root, classes, tuple(entries), separate, ignored)
+
+
+def below(folder: Path) -> list[Path]:
+    """Return all image files below a folder, whatever class they are of."""
+    return [Path(path) for path, _, _ in sorted(_images(folder)[0])]
 
 
 def in_words(names: Sequence[str]) -> str:
     """Return the first of some classes by name."""
     shown = listed([*map(repr, names[:5]), *([f"{len(names) - 5} more"] if len(names) > 5 else [])])
     return f"the class{'es' if len(names) > 1 else ''} {shown}"
+
+
+def plain(name: str) -> str:
+    """Return a name as text that can be printed, the same on every system."""
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))
 
 
 def _folders(folder: Path) -> list[str]:
@@ -157,11 +158,6 @@ def _folders(folder: Path) -> list[str]:
 
 def _shown(name: str) -> bool:
     return not name.startswith(".") and name != "__MACOSX"
-
-
-def below(folder: Path) -> list[Path]:
-    """Return all image files below a folder, whatever class they are of."""
-    return [Path(path) for path, _, _ in sorted(_images(folder)[0])]
 
 
 def _images(folder: Path, linked: set[Identity] | None = None) -> tuple[list[tuple[str, int, int]], int]:
@@ -182,12 +178,8 @@ def _images(folder: Path, linked: set[Identity] | None = None) -> tuple[list[tup
 def walk(folder: str | os.PathLike[str], linked: set[Identity] | None = None) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the path of everything below a folder but folders and what is hidden, with the state of what it links to.
 
-    Each folder is walked once, however many links lead to it, and none that holds this one.
-
-    Args:
-        folder: where to begin.
-        linked: folders that links have led other walks to, which are yielded and not walked again; new ones are added.
-            Walks that share it look at no entry more than twice, however many links there are.
+    Each folder is walked once, however many links lead to it, and none that holds this one. `linked` are folders that
+    links have led other walks to: they are yielded, not walked again, and new ones are added.
     """
     linked = set() if linked is None else linked
     seen = {_identity(os.stat(each)) for each in Path(os.path.realpath(folder)).parents}
@@ -229,8 +221,3 @@ def _drawn(path: str, seed: int) -> float:
     """Return a number of [0, 1) that path and seed decide."""
     digest = hashlib.sha256(f"{seed} {plain(path)}".encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
-
-
-def plain(name: str) -> str:
-    """Return a name as text that can be printed, the same on every system."""
-    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))

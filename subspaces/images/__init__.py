@@ -1,0 +1,1 @@
+"""Image files and arrays as pixels: which files there are, reading them safely, decoding, normalising."""

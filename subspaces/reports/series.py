@@ -1,0 +1,94 @@
+"""The lines of figures as data, which matplotlib and the page draw: along a subspace, over epochs and over coverage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.curves import Curve
+from subspaces.evaluation.group_answers import GroupAnswer, first, headed
+from subspaces.evaluation.metrics import Metric
+
+LOGGED = ("l2", "cos2")
+"""Columns of the log about the distances between vertices."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """A line with its values as they are shown.
+
+    `kind` is "points" at alpha, "pairs" of alpha and 1 - alpha, "level" of an answer that has no alpha, and "".
+    """
+
+    label: str
+    group: int  # the number of the group, which says how it looks
+    curve: Curve
+    kind: str = ""
+    answer: GroupAnswer | None = None
+
+
+def along(
+    groups: Sequence[Group],
+    metric: Metric,
+    split: str,
+    average: str | None = None,
+    levels: Sequence[GroupAnswer] | None = None,
+) -> list[Series]:
+    """Return the points and ensembles of lines and curves, and the answers of all others as levels.
+
+    Args:
+        groups: of evaluations.
+        metric: what is shown.
+        split: on which examples.
+        average: how the members of the ensembles are averaged where a group has several ways; by default its first.
+        levels: answers of groups that have no alpha; by default the own answer of each.
+    """
+    found = []
+    for index, group in enumerate(groups):
+        if not group.interval:
+            for one in [first(group, split)] if levels is None else [one for one in levels if one.group is group]:
+                level = _scaled(curves.level(one, metric.name), metric)
+                found.append(Series(one.label, index, level, "level", one))
+            continue
+        points = curves.along(group, metric.name, split)
+        found.append(Series(f"{group.label}: at α", index, _scaled(points, metric), "points"))
+        pairs = curves.along(group, metric.name, split, average if average in averages(group, split) else None)
+        if len(pairs.grid):
+            mirrored = _scaled(curves.mirrored(pairs), metric)
+            found.append(Series(f"{group.label}: α and 1 − α together", index, mirrored, "pairs"))
+    return found
+
+
+def averages(group: Group, split: str) -> list[str]:
+    """Return how the ensembles of alpha and 1 - alpha of a group are averaged, the usual way first."""
+    frame = group.frame
+    found = frame[(frame["data"] == split) & (frame["kind"] == "ensemble") & (frame["role"] == "along")]
+    return list(dict.fromkeys(found["average"]))
+
+
+def logged(groups: Sequence[Group], column: Metric) -> list[Series]:
+    """Return a column of the logs over the epochs; single networks have no distance between vertices."""
+    return [
+        Series(group.label, index, _scaled(curve, column))
+        for index, group in enumerate(groups)
+        if not (group.trained_alone and column.name in LOGGED)
+        if len((curve := curves.logged(group, column.name)).grid)
+    ]
+
+
+def selective(groups: Sequence[Group], split: str) -> list[Series]:
+    """Return the error among the most confident predictions in percent, over the percentage that is kept."""
+    found = []
+    for answer in headed(groups, split):
+        rows = answer.curves(split)
+        if all(row.risk_coverage is not None for row in rows):
+            curve = curves.risk(rows)
+            percent = Curve(100 * curve.grid, 100 * curve.values)
+            found.append(Series(answer.label, groups.index(answer.group), percent, answer=answer))
+    return found
+
+
+def _scaled(curve: Curve, metric: Metric) -> Curve:
+    return Curve(np.asarray(curve.grid), metric.scale * curve.values)
