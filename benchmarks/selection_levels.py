@@ -22,8 +22,8 @@ from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import criterion
 from subspaces.core.selection.losses import Losses
 from subspaces.core.selection.search import grid
-from subspaces.evaluation import domains
 from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.experiments.evaluating import domains
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches

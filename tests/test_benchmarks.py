@@ -36,6 +36,11 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Any:
         sys.modules.pop(name, None)
 
 
+@pytest.mark.parametrize("name", sorted(file.stem for file in FOLDER.glob("*.py")))
+def test_every_benchmark_can_be_imported(benchmarks: Any, name: str) -> None:
+    assert benchmarks(name).__doc__
+
+
 @pytest.fixture(scope="module")
 def digits() -> data.Dataset:
     return data.load("digits")
@@ -86,7 +91,7 @@ def test_every_result_is_written_and_printed_as_soon_as_it_is_known(
     benchmarks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     timing, engine = benchmarks("timing"), benchmarks("engine")
-    write, seen = timing.write_json, []
+    write, seen = timing.write_plain_json, []
 
     def watched(path: Path, content: Any) -> None:
         write(path, content)
@@ -95,7 +100,7 @@ def test_every_result_is_written_and_printed_as_soon_as_it_is_known(
         seen.append([*found.get("rows", {}), *stacks, *found.get("at_once", {})])
         assert len(capsys.readouterr().out.splitlines()) == 1
 
-    monkeypatch.setattr(timing, "write_json", watched)
+    monkeypatch.setattr(timing, "write_plain_json", watched)
     file = tmp_path / "engine.json"
     few = "--dataset digits --rounds 2 --steps 3 --no-plain --methods standard curve --stacks 1 3"
     engine.main([*few.split(), "--stack-methods", "line", "--at-once", "1", "--json", str(file)])

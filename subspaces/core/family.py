@@ -124,6 +124,12 @@ class Subspace(KeepingStatistics):
         self._prepare()
         self._slots.put([None] * len(self.layout.places))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        slots = self.__dict__.get("_slots")
+        if name == "template" and slots is not None and all(part is not slots.network for part in value.modules()):
+            self._prepare()  # another network; one that wraps the old one has its places
+
     def _prepare(self) -> None:
         self._positions = points.positional_inputs(self.template)
         self._slots = functional.Slots(self.template, self.layout.places)

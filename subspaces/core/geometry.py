@@ -1,6 +1,5 @@
 """Mixing vertices, and the angles and distances between them."""
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ _REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which
 Pair = Tensor | tuple[int, int]
 """Which two of several rows: int64 [2], or numbers where they are at hand."""
 _transforming: Callable[[], bool] = _compat.private("_C._are_functorch_transforms_active", lambda: True)
+_dispatch_modes: Callable[[], int] = _compat.private("_C._len_torch_dispatch_stack", lambda: 0)
 
 
 class Distances(NamedTuple):
@@ -122,12 +122,12 @@ class _Cos2(torch.autograd.Function):
         if rows.numel() >= LARGE:
             _compat.run_last(ctx)
         real, tiny = _REAL[rows.dtype]
-        if not math.isfinite(aa + bb):
-            real, tiny = float, float(tiny)  # whose infinities give no warnings
+        if not (_is_ordinary(ab) and _is_ordinary(aa) and _is_ordinary(bb)):
+            real, tiny = float, float(tiny)  # which neither overflows nor warns
         ab, p, q = real(ab), real(aa) + tiny, real(bb) + tiny
         u, v = ab / p, ab / q
         ctx.known = first, second, u, v, p, q
-        return torch.full((), float(u * v), dtype=rows.dtype)
+        return torch.full((), float(u * v), dtype=rows.dtype, device=rows.device)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -135,20 +135,36 @@ class _Cos2(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph=True
             value = _cos2(*_products(rows, (first, second)))
             return *torch.autograd.grad(value, rows, gradient, create_graph=True), None, None
-        g = gradient.item()
-        if math.isfinite(g):
+        try:
+            g, batched = gradient.item(), None
+        except RuntimeError:  # several gradients at once, which have no one number
+            g, batched = 1.0, gradient
+        if _is_ordinary(g):
             g = type(u)(g)
         else:
             u, v, p, q = float(u), float(v), float(p), float(q)
         of_u, of_v = g * v, g * u
         of_ab, of_aa, of_bb = of_v / q + of_u / p, -of_u * (u / p), -of_v * (v / q)
-        factors = torch.from_numpy(np.array([[2 * of_aa, of_ab], [of_ab, 2 * of_bb]], _REAL[rows.dtype][0]))
+        several = [[2 * of_aa, of_ab], [of_ab, 2 * of_bb]]
+        plain = isinstance(of_ab, float) and rows.dtype != torch.float64  # which may be too large for float32
+        factors = torch.tensor(several, dtype=rows.dtype) if plain else torch.from_numpy(np.array(several))
         with exactly(rows.device):
             if len(rows) == 2:
-                return factors @ rows, None, None
-            found, pair = torch.zeros_like(rows), slice(first, second + 1, second - first)
-            torch.mm(factors, rows[pair], out=found[pair])
-            return found, None, None
+                found = factors @ rows
+            else:
+                found, pair = torch.zeros_like(rows), slice(first, second + 1, second - first)
+                torch.mm(factors, rows[pair], out=found[pair])
+            return found if batched is None else batched * found, None, None
+
+
+def _is_ordinary(value: float) -> bool:
+    """Return whether products and quotients of such numbers are far from the limits of float32, or 0."""
+    return 1e-6 <= abs(value) <= 1e6 or value == 0
+
+
+def _is_seen() -> bool:
+    """Return whether a transform, a trace or a dispatch mode sees each operation, and needs tensors."""
+    return _transforming() or _compat.is_tracing() or _dispatch_modes() > 0
 
 
 _late: Callable[[Tensor, Pair | None], Tensor] = _Late.apply
@@ -159,7 +175,7 @@ def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
     first, compiling = rows[0], torch.compiler.is_compiling()
     closed = len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL
-    if closed and not (compiling or isinstance(chosen, Tensor) or _transforming() or _compat.is_tracing()):
+    if closed and not (compiling or isinstance(chosen, Tensor) or first.is_inference() or _is_seen()):
         return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
     products: list[tuple[Tensor, ...]] = []
     with exactly(first.device):

@@ -163,3 +163,20 @@ def test_a_subclass_may_have_a_forward_of_its_own():
     doubling, fixed = pair(Doubling), copy.deepcopy(pair(Fixed))
     assert_close(doubling(x, other, alpha=0.3), 2 * expected)
     assert_close(fixed(x, other), expected)
+
+
+def test_a_template_that_is_replaced_gets_the_weights_of_the_points():
+    def make() -> nn.Module:
+        return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+
+    family, x = ss.Subspace(make, ss.Line(), seed=0), torch.randn(5, 3)
+    before = family(x, alpha=0.3)
+    family.template = make()
+    assert_close(family(x, alpha=0.3), before, rtol=0, atol=0)
+    family(x, alpha=0.3).sum().backward()
+    assert [parameter.grad is not None for parameter in family.parameters()] == [True, True]
+    family.template = copy.deepcopy(family.template)
+    family.template[1] = nn.Tanh()
+    theta = family.theta(family.coefficients(0.3))
+    expected = torch.func.functional_call(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), theta, (x,))
+    assert_close(family(x, alpha=0.3), expected)

@@ -1,14 +1,17 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from helpers import quick
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing import assert_close
 
+import subspaces as ss
 from subspaces.core import geometry
 from subspaces.core.geometry import cos2, distances, mix
 
@@ -136,6 +139,53 @@ def test_inside_a_transform_vertices_are_as_any_tensor():
     vertices = nn.Parameter(rows(6)[0])
     found = torch.vmap(lambda scale: scale * cos2([vertices]))(torch.tensor([1.0, 2.0]))
     assert_close(found, torch.tensor([1.0, 2.0]) * cos2([vertices]))
+
+
+def family(scale: float = 1.0) -> ss.Subspace:
+    made = ss.Subspace(lambda: nn.Linear(8, 4), ss.Line(), seed=0)
+    with torch.no_grad():
+        made.omega["weights"][0].mul_(scale)
+    return made
+
+
+def test_a_family_of_inference_mode_has_a_penalty():
+    with torch.inference_mode():
+        made = family()
+    assert_close(made.penalty(), cos2([made.omega["weights"].clone()]))
+
+
+def test_the_penalty_is_on_the_device_of_the_family():
+    made = family()
+    torch.set_default_device("meta")
+    try:
+        assert made.penalty().device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+
+
+def test_several_gradients_of_the_penalty_at_once():
+    made = family()
+    omega = made.omega["weights"]
+    (found,) = torch.autograd.grad(made.penalty(), omega, torch.tensor([1.0, 3.0]), is_grads_batched=True)
+    (one,) = torch.autograd.grad(made.penalty(), omega)
+    assert_close(found, torch.stack([one, 3 * one]))
+
+
+def test_a_traced_penalty_looks_at_the_weights_again():
+    made = family()
+    traced = make_fx(lambda scale: scale * made.penalty())(torch.ones(()))
+    with torch.no_grad():
+        made.omega["weights"][0].copy_(made.omega["weights"][1])
+    assert_close(traced(torch.ones(())), torch.ones(()))
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-15, 1e-8, 1.0, 1e8, 1e15])
+@pytest.mark.parametrize("factor", [1e-30, 1.0, 1e30])
+def test_very_short_and_very_long_vertices_give_no_warning(scale, factor):
+    made = family(scale)
+    with np.errstate(all="raise"):
+        (made.penalty() * factor).backward()
+    assert made.omega["weights"].grad is not None
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])

@@ -9,6 +9,7 @@ from typing import Any
 
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
+from subspaces.evaluation import measurements
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
 from subspaces.evaluation.files import read_lines
 from subspaces.experiments.training import run_files
@@ -98,7 +99,9 @@ def _of_run(run: Run) -> Iterator[Callable[[], object]]:
         yield partial(run.check_family, run.trained_file)
     if (run.folder / FILE).exists():
         yield partial(measured_of, run)
-    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE} - {STATE})
+    if (run.folder / measurements.FILE).exists():
+        yield partial(measurements.read, run.folder / measurements.FILE)
+    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE, measurements.FILE} - {STATE})
 
 
 def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:
