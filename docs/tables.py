@@ -171,14 +171,15 @@ def integral(network: str) -> str:
     return table(["label noise", "standard", "line, midpoint", "integral", "integral − standard"], rows)
 
 
-def step(short: bool) -> str:
+def step(short: bool, name: str = "step-cpu") -> str:
     """Return the time of a step over a plain one's on a CPU."""
-    rows = read("speed/step-cpu")["rows"]
+    rows = read(f"speed/{name}")["rows"]
     if short:
         names = {"plain": "plain network", "line": "line", "curve": "curve, one bend", "simplex 6": "simplex of 6"}
         return table(["", *names.values()], [["time of a step", *(f"{rows[name]['ratio']:.2f}" for name in names)]])
-    cells = "{ms:.1f} | {ratio:.3f} | {quartiles[0]:.3f}–{quartiles[1]:.3f}"
-    return table(["", "ms", "of plain", "quartiles"], [[name, cells.format(**row)] for name, row in rows.items()])
+    cells = "{ms:.{digits}f} | {ratio:.3f} | {quartiles[0]:.3f}–{quartiles[1]:.3f}"
+    lines = [[each, cells.format(digits=1 if row["ms"] >= 10 else 2, **row)] for each, row in rows.items()]
+    return table(["", "ms", "of plain", "quartiles"], lines)
 
 
 LARGE = {  # files of steps of large networks on a CPU, and the networks
@@ -484,6 +485,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{f"integral, {network}": partial(integral, network) for network in ("lenet", "mlp", "digits")},
     "step": partial(step, short=True),
     "step, all": partial(step, short=False),
+    "step, mlp": partial(step, short=False, name="step-mlp-cpu"),
     "large, memory": large_memory,
     "large, time": large_time,
     "streaming": streaming,
