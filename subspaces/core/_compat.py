@@ -57,7 +57,24 @@ reparametrized: Callable[..., Any] = private("nn.utils.stateless._reparametrize_
 )
 SpectralNorm: tuple[type[nn.Module], ...] = tuple(filter(None, [private("nn.utils.parametrizations._SpectralNorm")]))
 is_tracing: Callable[[], bool] = private("_C._is_tracing", lambda: False)
+_is_transforming: Callable[[], bool] = private("_C._are_functorch_transforms_active", lambda: True)
+_dispatch_modes: Callable[[], int] = private("_C._len_torch_dispatch_stack", lambda: 1)
 _task: Callable[[], int] = private("_C._current_graph_task_id", lambda: -1)
+
+
+def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
+    """Copy tensors into others, in one kernel where torch has one."""
+    together = private("_foreach_copy_")
+    if together is not None:
+        together(targets, sources)
+        return
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
+
+
+def is_observed() -> bool:
+    """Return whether a transform, a trace or a dispatch mode observes each operation, and needs tensors."""
+    return _is_transforming() or is_tracing() or _dispatch_modes() > 0
 
 
 def in_backward() -> bool:

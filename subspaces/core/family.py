@@ -361,7 +361,7 @@ class Subspace(KeepingStatistics):
             with functional.filled(self._slots, weights, tracking), fresh:
                 yield network
         finally:
-            if self.training == training:  # else the family was told another mode inside
+            if self.training == training:  # else the block has changed the mode of the family
                 for part, mode in modes:
                     part.training = mode
         if before is not None:

@@ -21,8 +21,6 @@ _REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which
 
 Pair = Tensor | tuple[int, int]
 """Which two of several rows: int64 [2], or numbers where they are at hand."""
-_transforming: Callable[[], bool] = _compat.private("_C._are_functorch_transforms_active", lambda: True)
-_dispatch_modes: Callable[[], int] = _compat.private("_C._len_torch_dispatch_stack", lambda: 0)
 
 
 class Distances(NamedTuple):
@@ -162,11 +160,6 @@ def _is_ordinary(value: float) -> bool:
     return 1e-6 <= abs(value) <= 1e6 or value == 0
 
 
-def _is_seen() -> bool:
-    """Return whether a transform, a trace or a dispatch mode sees each operation, and needs tensors."""
-    return _transforming() or _compat.is_tracing() or _dispatch_modes() > 0
-
-
 _late: Callable[[Tensor, Pair | None], Tensor] = _Late.apply
 _closed: Callable[[Tensor, int, int], Tensor] = _Cos2.apply
 
@@ -175,7 +168,7 @@ def cos2(rows: Sequence[Tensor], chosen: Pair | None = None) -> Tensor:
     """Return cos^2 = <a, b>^2 / (|a|^2 |b|^2) of two vectors, in pieces [2, n] or chosen from [m, n]; 0 if one is 0."""
     first, compiling = rows[0], torch.compiler.is_compiling()
     closed = len(rows) == 1 and type(first) is nn.Parameter and first.is_cpu and first.dtype in _REAL
-    if closed and not (compiling or isinstance(chosen, Tensor) or first.is_inference() or _is_seen()):
+    if closed and not (compiling or isinstance(chosen, Tensor) or first.is_inference() or _compat.is_observed()):
         return _closed(first, *(sorted(chosen) if chosen else (0, 1)))
     products: list[tuple[Tensor, ...]] = []
     with exactly(first.device):

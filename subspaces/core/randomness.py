@@ -7,7 +7,7 @@ moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataPara
 The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i of a stream is a
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
 
-A stream is told from the others by one whole number, its seed, so that no two uses of a seed get the same numbers:
+Each stream has a seed of its own, one whole number, so that no two uses of a seed get the same numbers:
 
     bits  0 … 31   the seed of a recipe, or its data seed
     bits 32 … 55   the part: a branch, an epoch, a draw

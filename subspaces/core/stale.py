@@ -49,7 +49,7 @@ class KeepingStatistics(nn.Module):
     _asked = False  # whether statistics were checked since the last change of mode
     _looking = True  # whether the next training call looks at which buffers it changes
     _moved: tuple[str, ...] = ()  # buffers that training changed, and that belong to no norm of torch's
-    _told: tuple[str, ...] = ()  # warnings that are given once
+    _warned: tuple[str, ...] = ()  # warnings that are given once
 
     def begin_statistics(self, known: bool) -> None:
         """Begin with the network's statistics, which are those of a point if `known`, or before any batch."""
@@ -76,8 +76,8 @@ class KeepingStatistics(nn.Module):
         if self.training:
             if alpha is not None:
                 self._moved = ()  # what such passes change belongs to that point
-            elif self.shape.vertices > 1 and "mode" not in self._told:
-                self._told += ("mode",)
+            elif self.shape.vertices > 1 and "mode" not in self._warned:
+                self._warned += ("mode",)
                 warnings.warn(RANDOM, RandomPointWarning, stacklevel=depth + 1)
         elif not self._asked:
             self._asked = True
@@ -89,8 +89,8 @@ class KeepingStatistics(nn.Module):
 
     def check_moved(self, depth: int = 4) -> None:
         """Warn, once, of buffers that training changed and that are those of no point."""
-        if self._moved and "moved" not in self._told and not torch.compiler.is_compiling():
-            self._told += ("moved",)
+        if self._moved and "moved" not in self._warned and not torch.compiler.is_compiling():
+            self._warned += ("moved",)
             shown = ", ".join(map(repr, self._moved[:3])) + (", …" if len(self._moved) > 3 else "")
             warnings.warn(MOVED.format(names=f"buffer {shown}"), StatisticsWarning, stacklevel=depth + 2)
 

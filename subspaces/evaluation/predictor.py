@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import functional, nested, randomness
+from subspaces.core import _compat, functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.features import watch
 from subspaces.core.outputs import OutputCheck
@@ -196,7 +196,7 @@ class Predictor:
         """Set the batch-norm statistics of a network to those of a point, which are computed once."""
         buffers = [buffer for norm in tracked(network).values() for buffer in norm.buffers(recurse=False)]
         if point is not None and point in self._known:
-            torch._foreach_copy_(buffers, self._known[point])
+            _compat.copy_all(buffers, self._known[point])
             return
         self._renew_statistics(network, self._statistics)
         if point is not None:

@@ -108,7 +108,7 @@ def wait(held: Mapping[str, str], doing: str, told: set[str], stop: "Stop") -> N
             sys.stderr.write(f"waiting for {name}, which {holder} is {doing}\n")
             sys.stderr.flush()
     time.sleep(PAUSE)
-    stop.heed()
+    stop.raise_if_stopped()
 
 
 def share(

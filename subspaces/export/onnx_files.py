@@ -43,20 +43,31 @@ SpaceToDepth Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose Trilu Unsqueeze
 OPERATORS = frozenset(_NAMES.split())
 _ATTRIBUTE = {"name", "type", "doc_string", "f", "i", "s", "t", "floats", "ints"}  # fields: no graph, no text
 _GRAPH = {"name", "doc_string", "node", "initializer", "input", "output", "value_info"}
+TELEMETRY = "ORT_DISABLE_TELEMETRY"
 MARK = b"checksum-of-all-bytes-but-these-"
 """A placeholder for the checksum of an ONNX file, as long as that is."""
 
 
 def require(what: str, *libraries: str) -> None:
-    """Import the libraries that something needs, or say which is missing; onnxruntime without its telemetry."""
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it also leaves a file among the temporary ones
-    for library in libraries:
-        try:
-            importlib.import_module(library)
-        except ImportError:
-            raise MissingPackageError(
-                f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
-            ) from None
+    """Import the libraries that something needs, or say which is missing.
+
+    onnxruntime sends telemetry and leaves a temporary file, unless a variable of the environment is set when it is
+    first imported; the environment is left as it was.
+    """
+    before = os.environ.get(TELEMETRY)
+    os.environ[TELEMETRY] = "1"
+    try:
+        for library in libraries:
+            try:
+                importlib.import_module(library)
+            except ImportError:
+                raise MissingPackageError(
+                    f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
+                ) from None
+    finally:
+        os.environ.pop(TELEMETRY)
+        if before is not None:
+            os.environ[TELEMETRY] = before
 
 
 def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:

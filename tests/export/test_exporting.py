@@ -218,9 +218,18 @@ def test_nothing_is_written_that_computes_something_else(trained: Files, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_onnxruntime_sends_nothing(exported: Files) -> None:
-    assert exported("pair.onnx").exists()
-    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"
+def test_onnxruntime_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
+    script = "from torch import nn, rand; import os, subspaces as ss; " + (
+        "ss.export(nn.Linear(3, 2), 'net.onnx', example=rand(4, 3), progress=False); "
+        "print(os.environ.get('ORT_DISABLE_TELEMETRY'))"
+    )
+    (tmp_path / "tmp").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    environment |= {"TMPDIR": str(tmp_path / "tmp")}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
+    assert ended.stdout.strip() == "None", ended.stderr
+    assert not [each for each in (tmp_path / "tmp").iterdir() if not each.name.startswith("torchinductor")]
 
 
 @pytest.mark.parametrize("first", ["import subspaces.export", "from subspaces.export import formats"])

@@ -100,7 +100,7 @@ def evaluate_together(
         tick(1)
 
     if left:
-        with stop_on_signals() as stop, bars(progress, stop.heed) as shown, locks.made(Path(to)):
+        with stop_on_signals() as stop, bars(progress, stop.raise_if_stopped) as shown, locks.made(Path(to)):
             tick = counted(shown, "ensembles of runs", 0, len(left))
             locks.share(
                 list(left),

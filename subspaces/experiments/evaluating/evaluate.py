@@ -61,7 +61,7 @@ def evaluate_runs(
     others = [_network(each, number, open_run) for number, each in enumerate(settings.through, 1)]
     for one in subjects:
         results.check(one, settings, others)
-    with stop_on_signals() as stop, bars(progress, stop.heed) as shown:
+    with stop_on_signals() as stop, bars(progress, stop.raise_if_stopped) as shown:
 
         def work(one: RunSubject) -> Evaluation:
             found = results.evaluate(one, one.task.metrics, settings, others, shown, command)

@@ -226,7 +226,7 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     kept, named = Kept(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
     subject = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
-    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.heed) as shown:
+    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.raise_if_stopped) as shown:
         total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
         tick = counted(shown, "networks that share epochs", 0, total)
 

@@ -183,7 +183,7 @@ class IntegralStudy(Result):
 def measure_identities(runs: Sequence[Run], setting: Setting) -> list[Identity]:
     """Compare the integral of f with g(1) in every run, unless that is there already."""
     kept, subject = Kept(setting.out / FILE), run_subjects(setting.data, setting.measured_on.resolved())
-    with stop_on_signals() as stop, bars(setting.show == "bar", stop.heed) as shown:
+    with stop_on_signals() as stop, bars(setting.show == "bar", stop.raise_if_stopped) as shown:
         tick = counted(shown, "integrals of f", 0, len(runs))
 
         def identity(one: RunSubject) -> Identity:

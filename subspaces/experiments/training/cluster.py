@@ -64,9 +64,9 @@ def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
     with stop_on_signals(patient=True) as stop:  # Ray's request to stop is a signal too, and is repeated
         try:
             prepare(site)
-            stop.heed()
+            stop.raise_if_stopped()
             for run in site["train"]([Recipe.from_dict(one) for one in recipes]):
-                stop.heed()
+                stop.raise_if_stopped()
                 if site["then"] is not None:
                     site["then"](run)
         except (OSError, ImportError) as error:
@@ -106,7 +106,7 @@ def train(
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())  # which puts back the handlers that Ray replaces
         ray = stack.enter_context(joined(str(execution.ray)))
-        stop.heed()
+        stop.raise_if_stopped()
         cpus, gpus = resources(ray.nodes(), execution)
         stack.enter_context(locks.made(out))
         out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
@@ -169,7 +169,7 @@ def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], sho
             for ref in pending:
                 ray.cancel(ref, force=True)
         if not (fatal and isinstance(fatal[0], LastTrainingError)):
-            stop.heed()
+            stop.raise_if_stopped()
     if fatal:
         raise fatal[0]
     return failures

@@ -331,7 +331,7 @@ class Run:
 def free(runs: Sequence[Run], told: set[str], stop: Stop) -> tuple[list[Run], dict[Run, str]]:
     """Return which runs that are not finished nobody holds, and who holds the others; wait until there is one."""
     while True:
-        stop.heed()
+        stop.raise_if_stopped()
         held = {run: holder for run in runs if not run.finished and (holder := run.holder()) is not None}
         found = [run for run in runs if not run.finished and run not in held]
         if found or not held:

@@ -17,7 +17,7 @@ class Stop:
 
     signal: int | None = None
 
-    def heed(self) -> None:
+    def raise_if_stopped(self) -> None:
         """Stop if that was asked for."""
         if self.signal is not None:
             raise Stopped(signal.Signals(self.signal).name)

@@ -175,7 +175,7 @@ class Turns:
                 _checkpoint(trainer for each in self.running for trainer in each.steps)
             except TrainingError as error:
                 raise LastTrainingError(str(error)) from error
-            self.stop.heed()
+            self.stop.raise_if_stopped()
         return failures
 
 

@@ -17,7 +17,6 @@ from subspaces.experiments.studies.tables import Result
 from subspaces.experiments.training.recipe import Recipe
 
 SMOOTHING = 0.1  # beside a simplex
-AVERAGE: Kind = "average"
 
 
 def under(method: str, levels: tuple[float, ...], metric: str = "accuracy") -> Quantity[NoiseStudy]:
