@@ -65,8 +65,6 @@ class Subspace(KeepingStatistics):
     """
 
     rng: Tensor
-    averaging: "DeviceMesh | None" = None
-    """The processes over which the gradient of theta is averaged; see `subspaces.reduce_theta`."""
     _calls = 0
 
     def __init__(
@@ -233,8 +231,6 @@ class Subspace(KeepingStatistics):
         weights: dict[str, Tensor] = {}
         for group in self.layout.groups:
             row = geometry.mix(coefficients[group.name], omega._parameters[group.name])
-            if self.averaging is not None:
-                row = distributed.averaged(row, self.averaging)
             if cast is not None and group.castable and row.dtype == torch.float32:
                 row = row.to(cast)  # once for all of them
             weights |= group.unpack(row)
@@ -252,8 +248,7 @@ class Subspace(KeepingStatistics):
             c = points.coefficients(point, self.shape, self.layout)
         else:
             c = self.coefficients(point, outside)
-            mesh = self.mesh or (self.averaging if torch.is_grad_enabled() else None)
-            distributed.check_same({**c, "draws": self.rng[1:]}, mesh)
+            distributed.check_same({**c, "draws": self.rng[1:]}, self.mesh)
         kind = self.rng.device.type if self.cast_weights else ""
         cast = torch.get_autocast_dtype(kind) if kind and torch.is_autocast_enabled(kind) else None
         weights = self._mixed(c, cast)
@@ -567,7 +562,7 @@ class Subspace(KeepingStatistics):
         return super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_slots": None, "averaging": None}  # a copy is not what was wrapped
+        return {**self.__dict__, "_slots": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
