@@ -16,14 +16,11 @@ import torch.utils.checkpoint
 from torch import Tensor, nn
 
 try:
-    from torch.nn.modules.batchnorm import _NormBase
-    from torch.nn.modules.instancenorm import _InstanceNorm
-except ImportError:  # the public norms derive from them, whatever they are called
-    _InstanceNorm = nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
-    _NormBase = _InstanceNorm.__mro__[1]  # type: ignore[misc, assignment]
+    from torch.nn.modules.batchnorm import _BatchNorm
+except ImportError:  # the public norms derive from it, whatever it is called
+    _BatchNorm = nn.BatchNorm1d.__mro__[1]  # type: ignore[misc, assignment]
 
-InstanceNorm = _InstanceNorm
-NormBase = _NormBase
+BatchNorm = _BatchNorm
 
 
 def private(name: str, default: Any = None) -> Any:

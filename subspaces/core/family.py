@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from subspaces.core import _compat, batchnorm, checks, distributed, functional, geometry, initial, randomness
 from subspaces.core import alpha as points
 from subspaces.core.alpha import Alpha
+from subspaces.core.batchnorm import KeepingStatistics
 from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.features import Sampled, in_groups, similarity
 from subspaces.core.initial import Factory, GetGroups, Init
 from subspaces.core.layout import Layout, Predicate, is_weight
 from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
-from subspaces.core.stale import KeepingStatistics
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -106,7 +106,6 @@ class Subspace(KeepingStatistics):
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             checks.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
-            batchnorm.uncompiled.begin()
         self.statistics_every = statistics_every
         self.begin_statistics(known=init == "point")
 
@@ -283,7 +282,8 @@ class Subspace(KeepingStatistics):
             self.check_call(alpha)
         before = self.look() if self._looking else None
         if self.training and self.statistics_every:
-            batchnorm.uncompiled.call(self._refresh, (args, kwargs))  # it counts
+            refresh = torch.compiler.disable(self._refresh) if torch.compiler.is_compiling() else self._refresh
+            refresh((args, kwargs))  # it counts
         if features is None and type(samples) is int and samples == 1:
             output = self._run(self._weights(self._point(alpha), alpha is None, outside), args, kwargs)
         else:
@@ -567,8 +567,6 @@ class Subspace(KeepingStatistics):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._prepare()
-        if self.statistics_every is not None:  # in a process that has made no such family yet
-            batchnorm.uncompiled.begin()
 
     def __getattr__(self, name: str) -> Any:
         try:

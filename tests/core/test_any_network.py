@@ -17,7 +17,7 @@ import subspaces as ss
 
 # Here a family and its networks are compared with the same statistics, whatever they are of.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning"),
     pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning"),
 ]
 BATCH = 4

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import subspaces as ss
-from subspaces.core import stale
+from subspaces.core import batchnorm
 
 
 class Net(nn.Module):
@@ -241,7 +241,7 @@ def test_statistics_that_belong_to_no_point_are_told():
     family = made(make=normed)
     with family.point() as net:
         net(x)
-    with pytest.warns(stale.StatisticsWarning, match="recalibrate") as found, family.eval().point():
+    with pytest.warns(batchnorm.StatisticsWarning, match="recalibrate") as found, family.eval().point():
         pass
     assert found[0].filename == __file__
 
@@ -249,11 +249,11 @@ def test_statistics_that_belong_to_no_point_are_told():
 def test_predictions_at_random_points_are_told_once():
     family = made()
     with torch.no_grad():
-        with pytest.warns(stale.RandomPointWarning, match=r"family.eval\(\).*or pass alpha=") as found:
+        with pytest.warns(batchnorm.RandomPointWarning, match=r"family.eval\(\).*or pass alpha=") as found:
             family(x)
         assert found[0].filename == __file__
         family(x)
-        with pytest.warns(stale.RandomPointWarning) as found, made().point():
+        with pytest.warns(batchnorm.RandomPointWarning) as found, made().point():
             pass
         assert found[0].filename == __file__
         made()(x, alpha=0.3)

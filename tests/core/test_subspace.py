@@ -146,7 +146,7 @@ def test_per_weight_coefficients_are_a_naive_loop(shape):
             torch.testing.assert_close(gradients(family, i)[name], c[..., i] * parameter.grad)
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_objective_is_convex_in_omega_for_a_convex_loss(shape):
     # Appendix A: h(omega) = E_alpha loss(P(alpha, omega)) is convex, because P is linear in omega
@@ -255,7 +255,7 @@ def test_each_call_in_train_mode_runs_at_the_next_draw():
     assert torch.equal(family.rng, twin.rng)
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
 def test_eval_mode_and_given_points_draw_nothing():
     family = Subspace(Small, Simplex(3), seed=0)
     before = family.rng.clone()
@@ -537,7 +537,7 @@ def test_features_are_what_enters_the_named_module(samples):
         torch.testing.assert_close(sampled.output, torch.cat(heads))
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
 def test_features_at_a_given_point_and_in_eval_mode():
     family = Subspace(Small, Line())
     sampled = family(images(), alpha=0.3, features="head")
