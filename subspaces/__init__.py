@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from subspaces import networks
 from subspaces.api import export, predict
 from subspaces.core.batchnorm import recalibrate
-from subspaces.core.distributed import distribute, reduce_theta
+from subspaces.core.distributed import distribute
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
@@ -58,7 +58,6 @@ __all__ = [
     "plot",
     "predict",
     "recalibrate",
-    "reduce_theta",
     "report",
     "reproduce",
     "save",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.core.stale import StatisticsWarning
+from subspaces.core.batchnorm import StatisticsWarning
 from subspaces.experiments.studies.catalogue import VERDICTS
 from subspaces.experiments.studies.catalogue.costs import Estimates
 from subspaces.experiments.studies.reproduce import plan, run

@@ -247,7 +247,7 @@ def test_gradients_survive_between_two_draws_in_one_graph():
 # Weight averaging
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
 def test_averaged_model_is_the_mean_of_the_families():
     module = family()
     averaged = swa_utils.AveragedModel(module)
@@ -284,7 +284,7 @@ def test_moving_average(use_buffers: bool):
     assert averaged(images()[0]).isfinite().all()  # its random numbers still work
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning")
 def test_update_bn_of_a_family():
     module = family()
     loader = [images(seed) for seed in range(4)]
@@ -416,9 +416,9 @@ def test_copies_draw_the_same_points_and_go_their_own_way():
     assert not torch.equal(module.rng, other.rng)
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
 def test_without_autograd(mode: Callable[[], Any]):
     module, plain = family(), family()
     x, _ = images()

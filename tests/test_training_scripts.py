@@ -88,7 +88,7 @@ def test_a_variational_autoencoder_decodes() -> None:
     assert all(omega.grad is not None for omega in family.parameters())
     family.eval()
     z = torch.randn(3, 2)
-    with pytest.raises(AttributeError, match=r"with family.point\(\) as net: net.decode\(…\)"):
+    with pytest.raises(AttributeError, match=r"with family.point\(\) as net: net.decode"):
         family.decode(z)
     with torch.no_grad(), family.point() as net:
         assert_close(net.decode(z), family.midpoint().decode(z))
@@ -114,7 +114,7 @@ class LanguageModel(nn.Module):
 def test_an_lstm_language_model_keeps_its_hidden_state() -> None:
     family, tokens = ss.Subspace(LanguageModel, ss.Line()), torch.randint(9, (3, 4, 2))
     optimizer = torch.optim.SGD(family.parameters(), lr=0.1)
-    with pytest.raises(AttributeError, match=r"net.init_hidden\(…\)"):
+    with pytest.raises(AttributeError, match=r"net.init_hidden"):
         family.init_hidden(2)
     with family.point() as net:
         hidden = net.init_hidden(2)
@@ -185,7 +185,7 @@ def test_the_ratio_of_an_agent_is_that_of_one_point() -> None:
         assert_close(ratio, torch.ones(10))
         (value.square().mean() - (ratio * torch.randn(10)).mean() - 0.01 * entropy.mean()).backward()
     assert all(omega.grad.norm() > 0 for omega in family.parameters())
-    with pytest.raises(AttributeError, match=r"net.get_value\(…\)"):
+    with pytest.raises(AttributeError, match=r"net.get_value"):
         family.get_value(states)
 
 

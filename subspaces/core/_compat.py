@@ -1,12 +1,13 @@
 """The private parts of torch that the core uses, all in one place.
 
-Another version of torch may lack any of them. Importing this module works all the same; a feature that needs a missing
-name raises an error that says so, and where there is a safe way without it, that one is taken.
+Another version of torch may lack any of them. Importing this module works all the same; where there is a safe way
+without a missing name, that one is taken.
 """
 
 import weakref
 from collections.abc import Callable
-from functools import partial
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,16 +15,16 @@ import torch.nn.utils.parametrizations
 import torch.nn.utils.stateless
 import torch.utils.checkpoint
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 try:
-    from torch.nn.modules.batchnorm import _NormBase
-    from torch.nn.modules.instancenorm import _InstanceNorm
-except ImportError:  # the public norms derive from them, whatever they are called
-    _InstanceNorm = nn.InstanceNorm1d.__mro__[1]  # type: ignore[misc, assignment]
-    _NormBase = _InstanceNorm.__mro__[1]  # type: ignore[misc, assignment]
+    from torch.nn.modules.batchnorm import _BatchNorm
+except ImportError:  # the public norms derive from it, whatever it is called
+    _BatchNorm = nn.BatchNorm1d.__mro__[1]  # type: ignore[misc, assignment]
 
-InstanceNorm = _InstanceNorm
-NormBase = _NormBase
+BatchNorm = _BatchNorm
+tree_flatten, tree_leaves, tree_map = _pytree.tree_flatten, _pytree.tree_leaves, _pytree.tree_map
+tree_unflatten = _pytree.tree_unflatten
 
 
 def private(name: str, default: Any = None) -> Any:
@@ -36,25 +37,11 @@ def private(name: str, default: Any = None) -> Any:
     return found
 
 
-def _missing(name: str, feature: str) -> Callable[..., Any]:
-    """Return a function that refuses a feature, in place of a private one that is gone."""
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise RuntimeError(
-            f"{feature} needs torch.{name}, which torch {torch.__version__} does not have: upgrade subspaces, or "
-            "install an earlier version of torch"
-        )
-
-    return refuse
-
-
 # Whether a tensor is seen through a transform of `torch.func`: code for these is right for any other tensor too
 is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)
 is_batched: Callable[[Tensor], bool] = private("_C._functorch.is_batchedtensor", is_transformed)
 # A context in which a module has other tensors
-reparametrized: Callable[..., Any] = private("nn.utils.stateless._reparametrize_module") or _missing(
-    "nn.utils.stateless._reparametrize_module", "family.point() inside torch.compile"
-)
+reparametrized: Callable[..., AbstractContextManager[Any]] = private("nn.utils.stateless._reparametrize_module")
 SpectralNorm: tuple[type[nn.Module], ...] = tuple(filter(None, [private("nn.utils.parametrizations._SpectralNorm")]))
 is_tracing: Callable[[], bool] = private("_C._is_tracing", lambda: False)
 _is_transforming: Callable[[], bool] = private("_C._are_functorch_transforms_active", lambda: True)
@@ -99,43 +86,25 @@ def run_last(context: Any) -> None:
     getattr(context, "_set_sequence_nr", int)(0)
 
 
-# Activation checkpointing
-
-_REENTRANT, _KEPT = "CheckpointFunction", "_checkpoint_without_reentrant_generator"
-_watched: list[bool] = []
-
-
+@cache
 def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]], check: Callable[[], None]) -> bool:
     """Pass each function that torch's checkpoints will run again through `again`; call `check` before reentrant ones.
 
-    The first call installs this, once for the process. Return whether this version of torch allows it.
+    The first call installs this, once for the process. Return whether this version of torch allows it: where it does
+    not, a checkpoint runs a part of a family again without its weights, which raises an error.
     """
-    if not _watched:
-        module: Any = torch.utils.checkpoint
-        kept, function = getattr(module, _KEPT, None), getattr(module, _REENTRANT, None)
-        _watched.append(kept is not None and function is not None)
-        if kept is not None and function is not None:
-            reentrant = function.apply
+    module: Any = torch.utils.checkpoint
+    kept = getattr(module, "_checkpoint_without_reentrant_generator", None)
+    if kept is None or not hasattr(module, "CheckpointFunction"):
+        return False
+    reentrant = module.CheckpointFunction.apply
 
-            def keep(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-                return kept(again(function), *args, **kwargs)
+    def keep(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return kept(again(function), *args, **kwargs)
 
-            def checked(*args: Any) -> Any:
-                check()
-                return reentrant(*args)
+    def checked(*args: Any) -> Any:
+        check()
+        return reentrant(*args)
 
-            setattr(module, _KEPT, keep)
-            function.apply = checked
-    return _watched[0]
-
-
-def refuse_checkpoints(part: nn.Module, key: str) -> None:
-    """Let a part that runs without its weight, as a checkpoint that is not watched lets it, raise a clear error."""
-    known = part._forward_pre_hooks.values()
-    if not any(isinstance(hook, partial) and hook.func is _check_filled and hook.args == (key,) for hook in known):
-        part.register_forward_pre_hook(partial(_check_filled, key))
-
-
-def _check_filled(key: str, part: nn.Module, args: Any) -> None:
-    if part._parameters.get(key, part) is None:
-        _missing(f"utils.checkpoint.{_KEPT}", "activation checkpointing inside a family")()
+    module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply = keep, checked
+    return True

@@ -1,28 +1,39 @@
-"""Running statistics of batch and instance norms, for a network that was never trained at exactly its weights."""
+"""Batch-norm statistics for weights that were never trained with them: made anew, kept fresh, or known to be stale."""
 
 import copy
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from functools import partial
 from itertools import chain, islice
 from operator import length_hint
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, distributed, nested, randomness
-from subspaces.core._compat import InstanceNorm, NormBase
+from subspaces.core import _compat, checks, distributed, nested, randomness
+from subspaces.core._compat import BatchNorm
 from subspaces.core.alpha import Alpha
+from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 
 Module = TypeVar("Module", bound=nn.Module)
 Forward = Callable[[Any, Any], Any]
-ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
-_NO_EXAMPLES = (
-    "recalibrate got a loader without batches, or one with no examples in them: expected training batches, from which "
-    "the batch-norm statistics are made"
+STALE = (
+    "the family's batch-norm statistics come from training at random points and belong to none of them: "
+    "its predictions in eval mode are noise. Before you evaluate it, write subspaces.recalibrate(family, "
+    "train_loader), or make it with Subspace(…, statistics_every=10), which keeps those of the midpoint fresh"
+)
+MOVED = (
+    "training at random points changed buffer {} of the network, which recalibrate does not renew: what is kept "
+    "there belongs to no point of the family, and predictions in eval mode use it. If it is a running mean or the "
+    "like, run some training batches at the midpoint before family.eval(): with torch.no_grad(): family(x, "
+    "alpha=family.shape.midpoint())"
+)
+RANDOM = (
+    "the family predicts without gradients in train mode, so each call is at another random point: call family.eval() "
+    "for the midpoint, or pass alpha= (alpha=family.sample() if a random point is meant)"
 )
 
 
@@ -30,68 +41,77 @@ class StatisticsError(ArgumentError):
     """Statistics that are not finite."""
 
 
+class StatisticsWarning(UserWarning):
+    """A family in eval mode whose running statistics belong to none of its points."""
+
+
+class RandomPointWarning(UserWarning):
+    """A family that predicts at random points, because it is in train mode."""
+
+
+@torch.no_grad()
 def recalibrate(
     module: Module,
     loader: Iterable[Any],
     *,
     alpha: Alpha | None = None,
-    outside: bool = False,
     batches: int | None = None,
     progress: bool = False,
     forward: Forward | None = None,
     finite: bool = True,
 ) -> Module:
-    """Recompute the running statistics of every batch and instance norm from data, in place; return the module.
+    """Recompute the running statistics of every batch norm from data, in place; return the module.
 
-    The statistics are reset and become the plain average over the batches of one pass in train mode,
-    without autograd, as for stochastic weight averaging; empty batches do not count. Modes and momenta are restored
-    whatever happens, and after an error all buffers too. Without such norms nothing is run, and a
-    norm that the pass does not reach keeps its statistics. Of a distributed family each rank runs its own batches, and
-    the statistics are the average over those of all ranks.
+    They become the plain average over the batches of one pass in train mode, as for stochastic weight averaging. Modes
+    and momenta are restored, and after an error all buffers too. A norm that the pass does not reach keeps its
+    statistics. Of a distributed family each rank runs batches of its own, and those of all are averaged.
 
     Args:
         module: a network, an `Ensemble` (each member gets its own statistics), or a family.
         loader: yields inputs, (input, target) pairs, or dicts of keyword arguments.
-        alpha: for a family, the point whose statistics it shall hold, by default the midpoint. For
-            several points at once, recalibrate `family.ensemble(points)`.
-        outside: allow an alpha outside the domain.
+        alpha: for a family, the point whose statistics it shall hold, by default the midpoint.
         batches: use at most this many batches.
         progress: show a progress bar.
-        forward: runs the module on a batch, `forward(module, batch)`, where the default does not fit
-            your batches, such as `lambda net, batch: net(batch.x, batch.edge_index)`; of a family it gets the point.
+        forward: runs the network on a batch where the default does not fit, such as
+            `lambda net, batch: net(batch.x, batch.edge_index)`.
         finite: refuse statistics that are not finite, such as those of images with NaN.
 
     Example:
         >>> net = recalibrate(family.midpoint(), train_loader, batches=100).eval()
     """
-    for name, value in (("outside", outside), ("progress", progress), ("finite", finite)):
-        checks.flag(name, value)
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {checks.shown(module)}: expected a network, an Ensemble or a Subspace")
     inner: Any = distributed.unwrapped(module)
     family = inner if distributed.is_family(inner) else None
     if family is None and alpha is not None:
         raise ArgumentError(f"alpha={alpha!r}: only a Subspace has points, this is a {type(module).__name__}")
-    if family is not None:
-        alpha = family.shape.midpoint() if alpha is None else alpha
-        family.coefficients(alpha, outside)  # a bad alpha is an error before anything is reset
     checks.batches("loader", loader, again=False)
     if batches is not None:
         checks.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
-    if forward is not None:
-        checks.function("forward", forward, "a function of (module, batch)")
+    _refuse_instance_norm(module)
     if not tracked(module):
         return module
-    if family is not None and family.mesh is not None:
-        network = family.at(alpha, outside)  # gathered once, and ranks may have different numbers of batches
-        progress = progress and distributed.is_first(family.mesh)
-        recalibrate(network, loader, batches=batches, progress=progress, forward=forward, finite=False)
-        _average_over_ranks(family, network, finite)
-    else:
-        call = module if family is None else partial(module, alpha=alpha, outside=outside)
-        with _restoring(module, family), closing(_batches(loader, batches, progress)) as stream:
-            _recompute(module, (lambda batch: _run(module, call, forward, batch)), stream, finite)
+    network, mesh = module, None
     if family is not None:
+        network, mesh = family.at(family.shape.midpoint() if alpha is None else alpha, share=True), family.mesh
+    norms, count = tracked(network), 0
+    progress = progress and distributed.is_first(mesh)
+    with _restoring(network, norms.values()), closing(_batches(loader, batches, progress)) as stream:
+        network.train()
+        for norm in norms.values():
+            norm.reset_running_stats()
+            norm.momentum = None
+        device = next(each.device for each in chain(network.parameters(), network.buffers()))
+        for count, batch in enumerate(stream, 1):  # noqa: B007
+            (forward or _call)(network, nested.moved(batch, device))
+        if not count:
+            raise ArgumentError("recalibrate got a loader without batches, or with no examples: expected training data")
+        distributed.average_statistics(norms.values(), mesh, counting=True)
+        if finite:
+            _check_finite(norms)
+    if family is not None:
+        for norm, made in zip(tracked(family.template).values(), norms.values(), strict=True):
+            _compat.copy_all(list(norm.buffers()), list(made.buffers()))
         family.keep_statistics()
     return module
 
@@ -99,16 +119,14 @@ def recalibrate(
 def renew(
     network: nn.Module, statistics: Iterable[Any], forward: Forward, *, batches: int | None = None, seed: int = 0
 ) -> None:
-    """Make the batch-norm statistics of a network whose weights were replaced, and leave everything else as it was.
+    """Recalibrate a network whose weights were replaced, and leave everything else as it was.
 
-    As `recalibrate`, with the same batches and random numbers (of loaders, of dropout) each time, so that points can
-    be compared: the loader goes back to where it was. Other buffers, which a pass in train mode may change, are
-    restored, and statistics need not be finite.
+    Batches and random numbers (of loaders, of dropout) are the same each time, so that points can be compared: the
+    loader goes back to where it was. Other buffers are restored, and statistics need not be finite.
     """
-    norms = tracked(network)
-    if not norms:
+    if not (norms := tracked(network)):
         return
-    others = (part for part in network.modules() if not isinstance(part, NormBase))
+    others = (part for part in network.modules() if not isinstance(part, BatchNorm))
     kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
     loader: Any = statistics
     with ExitStack() as stack:
@@ -116,188 +134,106 @@ def renew(
             stack.callback(generator.set_state, generator.get_state())
         elif hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict"):
             stack.callback(loader.load_state_dict, copy.deepcopy(loader.state_dict()))
-        stack.enter_context(
-            randomness.seeded(seed, next(each.device for norm in norms.values() for each in norm.buffers()))
-        )
+        device = next(each.device for norm in norms.values() for each in norm.buffers())
+        stack.enter_context(randomness.seeded(seed, device))
         recalibrate(network, loader, batches=batches, forward=forward, finite=False)
     for buffer, value in kept:
         buffer.copy_(value)
 
 
-@torch.no_grad()
-def _recompute(module: nn.Module, run: Callable[[Any], None], batches: Iterable[Any], finite: bool) -> None:
-    """Let the statistics become the plain average over passes in train mode."""
-    norms = tracked(module)
-    module.train()
-    for norm in norms.values():
-        norm.reset_running_stats()
-        norm.momentum = 1.0 if isinstance(norm, InstanceNorm) else None
-    with _counting(norms.values()) as emptied:
-        for batch in batches:
-            run(batch)
-    if emptied and not any(norm.num_batches_tracked for norm in norms.values()):
-        raise ArgumentError(_NO_EXAMPLES)
-    if finite:
-        _check_finite(norms)
+@contextmanager
+def _restoring(network: nn.Module, norms: Iterable[BatchNorm]) -> Iterator[None]:
+    """Restore modes, momenta, and statistics that were not renewed; after an error, all buffers."""
+    modes = {part: part.training for part in network.modules()}
+    momenta = {norm: norm.momentum for norm in norms}
+    buffers = {buffer: buffer.clone() for buffer in network.buffers()}
+    old = list(buffers)
+    try:
+        with _counting(norms):
+            yield
+        old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
+    finally:
+        for buffer in old:
+            buffer.copy_(buffers[buffer])
+        for norm, momentum in momenta.items():
+            norm.momentum = momentum
+        for part, mode in modes.items():
+            part.training = mode
 
 
 @contextmanager
-def _counting(norms: Iterable[NormBase]) -> Iterator[list[nn.Module]]:
-    """Count no empty batches, which have no mean and variance; yield the batch norms that got some.
-
-    Instance norms, which by themselves do not count, do so too, and average as batch norms do with momentum=None.
-    """
-    emptied: list[nn.Module] = []
+def _counting(norms: Iterable[BatchNorm]) -> Iterator[None]:
+    """Count no empty batches, which have no mean and variance."""
 
     def count(norm: Any, inputs: Any, output: Tensor) -> None:
-        if not norm.training or norm.num_batches_tracked is None:
-            return
-        if not isinstance(norm, InstanceNorm):
-            if not output.numel():
-                norm.num_batches_tracked.sub_(1)
-                emptied.append(norm)
-        elif output.numel():
-            norm.num_batches_tracked.add_(1)
-            norm.momentum = 1 / (1 + round(1 / (norm.momentum or 1)))
+        if norm.training and norm.num_batches_tracked is not None and not output.numel():
+            norm.num_batches_tracked.sub_(1)
 
     hooks = [norm.register_forward_hook(count) for norm in norms]
     try:
-        yield emptied
+        yield
     finally:
         for hook in hooks:
             hook.remove()
 
 
-@torch.no_grad()
-def _average_over_ranks(family: Any, network: nn.Module, finite: bool) -> None:
-    """Give a distributed family the statistics of a network that each rank has run on its own batches."""
-    made = tracked(network)
-    distributed.average_statistics(made.values(), family.mesh, counting=True)
-    if finite:
-        _check_finite(made)
-    for name, norm in tracked(family.template).items():
-        for buffer, value in zip(norm.buffers(), made[name].buffers(), strict=True):
-            buffer.copy_(value)
+def _check_finite(norms: dict[str, BatchNorm]) -> None:
+    for name, norm in norms.items():
+        if not (norm.running_mean.isfinite().all() & norm.running_var.isfinite().all()):  # type: ignore[union-attr]
+            raise StatisticsError(
+                f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold NaN "
+                "or infinity; check them, the network's own statistics are as before"
+            )
 
 
-def _check_finite(norms: Mapping[str, NormBase]) -> None:
-    """Refuse statistics that are not finite; the device is waited for once."""
-    pairs = [(name, value) for name, norm in norms.items() for value in (norm.running_mean, norm.running_var)]
-    values = [(name, value) for name, value in pairs if value is not None]
-    finite = torch.stack([value.isfinite().all().to(values[0][1].device) for _, value in values]).tolist()
-    if not all(finite):
-        raise StatisticsError(
-            f"the batch-norm statistics of {values[finite.index(False)][0]!r} are not finite: the batches or the "
-            "network's weights hold NaN or infinity; check them, the network's own statistics are as before"
-        )
+def _call(network: nn.Module, batch: Any) -> None:
+    """Pass a network the first item of a batch, or the items of a dict by their names."""
+    named = dict(batch) if isinstance(batch, Mapping) else {}
+    args = () if named else tuple(batch[:1]) if isinstance(batch, (tuple, list)) else (batch,)
+    nested.run(network, args, named, lambda: network(*args, **named))
 
 
-@contextmanager
-def _restoring(module: nn.Module, family: Any) -> Iterator[None]:
-    """Restore modes, momenta and settings, and statistics that were not renewed; after an error, all buffers."""
-    norms = tracked(module).values()
-    modes = {part: part.training for part in module.modules()}
-    momenta = {norm: norm.momentum for norm in norms}
-    every = getattr(family, "statistics_every", None)
-    buffers = {buffer: buffer.clone() for buffer in module.buffers()}
-    old = list(buffers)
-    try:
-        if family is not None:
-            family.statistics_every = None  # else it would keep those of its midpoint alone
-        yield
-        old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
-    finally:
-        with torch.no_grad():
-            for buffer in old:
-                buffer.copy_(buffers[buffer])
-        for norm, momentum in momenta.items():
-            norm.momentum = momentum
-        for part, mode in modes.items():
-            part.training = mode
-        if family is not None:
-            family.statistics_every = every
-
-
-def _run(module: nn.Module, call: Callable[..., Any], forward: Forward | None, batch: Any) -> None:
-    """Run a module on a batch of a loader, on the module's device."""
-    device = next((each.device for each in chain(module.parameters(), module.buffers())), torch.device("cpu"))
-    try:
-        (forward or _call)(call, nested.moved(batch, device))
-    except ValueError as error:
-        if not str(error).startswith(ONE_VALUE):
-            raise
-        raise ArgumentError(
-            f"recalibrate got a batch with one value per channel, which has no variance ({error}): use batches of "
-            "another size, or leave the last one out (drop_last=True)"
-        ) from None
-
-
-def _call(call: Callable[..., Any], batch: Any) -> None:
-    """Pass a network the inputs of a batch."""
-    if isinstance(batch, (tuple, list)) and not batch:
-        raise ArgumentError(
-            f"recalibrate got the batch {batch!r}: expected inputs, (inputs, target), or a dict of inputs"
-        )
-    named = isinstance(batch, Mapping)
-    try:
-        if named:
-            call(**batch)
-        else:
-            call(batch[0] if isinstance(batch, (tuple, list)) else batch)
-    except TypeError as error:
-        passed = "the items of a batch by their names" if named else "the first item of a batch"
-        how = "net(batch['x'], batch['mask'])" if named else "net(batch[0], batch[1])"
-        raise ArgumentError(
-            f"{error}. recalibrate passed the network {passed}; if it takes other inputs, say how to run it: "
-            f"recalibrate(net, loader, forward=lambda net, batch: {how})"
-        ) from error
-
-
-def _batches(loader: Iterable[Any], limit: int | None, progress: bool) -> Generator[Any, None, None]:
-    """Yield at most `limit` batches, with a progress bar on request; none at all is an error."""
-    limited: Iterable[Any] = islice((batch for batch in loader if not nested.is_empty(batch)), limit)
+def _batches(loader: Iterable[Any], most: int | None, progress: bool) -> Generator[Any, None, None]:
+    """Yield at most so many batches that are not empty, with a progress bar on request."""
+    found: Iterable[Any] = islice((batch for batch in loader if not nested.is_empty(batch)), most)
     if progress:
         from rich.progress import track
 
-        length = length_hint(loader) or limit
-        total = length if limit is None or length is None else min(length, limit)
-        limited = track(limited, description="batch-norm statistics", total=total)
-    empty = True
-    for batch in limited:
-        empty = False
-        yield batch
-    if empty:
-        raise ArgumentError(_NO_EXAMPLES)
+        total = min(filter(None, (length_hint(loader), most)), default=None)
+        found = track(found, description="batch-norm statistics", total=total)
+    yield from found
 
 
 # The norms of a network
 
 
-def tracked(network: nn.Module) -> dict[str, NormBase]:
-    """Return the batch and instance norms that keep running statistics, by name."""
+def tracked(network: nn.Module) -> dict[str, BatchNorm]:
+    """Return the batch norms that keep running statistics, by name."""
     parts = network.named_modules()
-    return {name: part for name, part in parts if isinstance(part, NormBase) and part.track_running_stats}
+    return {name: part for name, part in parts if isinstance(part, BatchNorm) and part.track_running_stats}
 
 
 def check_given(network: nn.Module, statistics: object) -> None:
     """Refuse a network with batch norm where `statistics=`, from which those of its points are made, is None."""
+    _refuse_instance_norm(network)
     if statistics is None and (norms := tracked(network)):
         raise ArgumentError(
-            f"the network has {kind(norms)} norm ({next(iter(norms))}), whose statistics belong to no point "
+            f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point "
             "of a family: pass statistics=, the training loader"
         )
 
 
-def kind(norms: Mapping[str, NormBase]) -> str:
-    """Return "batch", or "instance" if there are no other norms."""
-    return "instance" if all(isinstance(norm, InstanceNorm) for norm in norms.values()) else "batch"
+def _refuse_instance_norm(network: nn.Module) -> None:
+    for name, part in network.named_modules():
+        if isinstance(part, (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)) and part.track_running_stats:
+            raise ArgumentError(
+                f"{name or 'the network'} is an {type(part).__name__} with running statistics, and only those of batch "
+                "norm can be made anew: make it with track_running_stats=False"
+            )
 
 
 def batches(network: nn.Module) -> Tensor | None:
-    """Return how many batches the statistics of a network have seen, over all its norms; None if it keeps none.
-
-    Instance norms do not count: theirs is the number that `recalibrate` saw.
-    """
+    """Return how many batches the statistics of a network have seen, over all its norms; None if it keeps none."""
     counts = [norm.num_batches_tracked for norm in tracked(network).values() if norm.num_batches_tracked is not None]
     return torch.stack([count.to(counts[0].device) for count in counts]).sum() if counts else None
 
@@ -305,20 +241,14 @@ def batches(network: nn.Module) -> Tensor | None:
 @contextmanager
 def untracked(network: nn.Module) -> Iterator[None]:
     """Let a network run in train mode without a change of its statistics."""
-    norms = list(tracked(network).values())
-    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    norms = tracked(network).values()
     for norm in norms:
         norm.track_running_stats = False
-        if isinstance(norm, InstanceNorm) and norm.training:  # it updates its buffers whatever that flag is
-            kept.append((norm._buffers, {name: norm._buffers[name] for name in ("running_mean", "running_var")}))
-            norm._buffers.update(running_mean=None, running_var=None)
     try:
         yield
     finally:
         for norm in norms:
             norm.track_running_stats = True
-        for buffers, values in kept:
-            buffers.update(values)
 
 
 @contextmanager
@@ -332,26 +262,108 @@ def counted_as(network: nn.Module, batches: int) -> Iterator[None]:
         if momentum is not None:  # else all batches weigh the same
             norm.momentum = 1 - (1 - momentum) ** batches
     try:
-        with _counting(norm for norm in momenta if not isinstance(norm, InstanceNorm)):
+        with _counting(momenta):
             yield
     finally:
         for norm, momentum in momenta.items():
             norm.momentum = momentum
 
 
-def _call_directly(function: Callable[..., Any], *args: Any) -> Any:
-    return function(*args)
+class KeepingStatistics(nn.Module):
+    """Tracks whether the running statistics of a family are those of one point, and warns if not.
+
+    `calibrated` is how many batches they had seen when they were; a step of training adds one. Other buffers, such as
+    those of hand-written norms, do not count: the first call of each period of training looks at which ones it changes.
+    """
+
+    template: nn.Module
+    shape: Shape
+    calibrated: Tensor | None
+    _asked = False  # whether statistics were checked since the last change of mode
+    _looking = True  # whether the next training call looks at which buffers it changes
+    _moved: tuple[str, ...] = ()  # buffers that training changed, and that belong to no batch norm
+    _warned: tuple[str, ...] = ()  # warnings that are given once
+
+    def begin_statistics(self, known: bool) -> None:
+        """Begin with the network's statistics, which are those of a point if `known`, or before any batch."""
+        seen = batches(self.template)
+        self.register_buffer("calibrated", seen)
+        self.keep_statistics(known or not seen)
+
+    def keep_statistics(self, known: bool = True) -> None:
+        """Note that the batch-norm statistics are now those of one point, or of no known one."""
+        seen = batches(self.template)
+        if seen is not None and self.calibrated is not None:
+            self.calibrated.copy_(seen if known else torch.full_like(seen, -1))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the batch-norm statistics are those of one point; also where there are none."""
+        seen = batches(self.template)
+        return seen is None or self.calibrated is None or bool(seen == self.calibrated)
+
+    def check_call(self, alpha: Any, depth: int = 4) -> None:
+        """Warn of predictions with statistics of no point, or in train mode at random points."""
+        if torch.compiler.is_compiling() or _compat.is_tracing():
+            return
+        if self.training:
+            if alpha is not None:
+                self._moved = ()  # what such passes change belongs to that point
+            elif self.shape.vertices > 1:
+                self._warn_once(RANDOM, RandomPointWarning, depth + 2)
+        elif not self._asked:
+            self._asked = True
+            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+                return  # nothing can be read now
+            if not self.is_calibrated:
+                warnings.warn(STALE, StatisticsWarning, stacklevel=depth + 1)
+            self.check_moved(depth)
+
+    def check_moved(self, depth: int = 4) -> None:
+        """Warn, once, of buffers that training changed and that are those of no point."""
+        if self._moved and not torch.compiler.is_compiling():
+            shown = ", ".join(map(repr, self._moved[:3])) + (", …" if len(self._moved) > 3 else "")
+            self._warn_once(MOVED, StatisticsWarning, depth + 3, shown)
+
+    def _warn_once(self, message: str, category: type[Warning], depth: int, *parts: str) -> None:
+        if message not in self._warned:
+            self._warned += (message,)
+            warnings.warn(message.format(*parts), category, stacklevel=depth)
+
+    def look(self) -> dict[str, tuple[Tensor, int]] | None:
+        """Return the other buffers before the first training call after a change of mode; None at any other call."""
+        traced = torch.compiler.is_compiling() or _compat.is_tracing()
+        wanted = self._looking and self.training and torch.is_grad_enabled() and not traced
+        return _other_buffers(self.template) if wanted else None
+
+    def look_again(self, before: dict[str, tuple[Tensor, int]]) -> None:
+        """Note which of them the call has changed."""
+        self._looking = False
+        for name, (value, version) in _other_buffers(self.template).items():
+            old, version_before = before.get(name, (None, 0))
+            if (old is not value or version != version_before) and name not in self._moved:
+                self._moved += (name,)
+
+    def train(self, mode: bool = True) -> Self:
+        self._asked = False
+        self._looking |= not self.training
+        return super().train(mode)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        self._asked, self._looking, self._moved = False, True, ()
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
-class Uncompiled:
-    """Calls functions outside of `torch.compile`, once `begin` was called: importing the compiler takes a second."""
+def _other_buffers(network: nn.Module) -> dict[str, tuple[Tensor, int]]:
+    """Return the floating-point buffers that are no batch norm's, with torch's counts of changes in place.
 
-    call: Callable[..., Any] = staticmethod(_call_directly)
-
-    def begin(self) -> None:
-        """Keep functions that are called from here on out of the compiled program."""
-        if self.call is _call_directly:
-            self.call = torch.compiler.disable(_call_directly)
-
-
-uncompiled = Uncompiled()
+    Those that are not saved, such as caches, and single numbers, such as counters, are left out.
+    """
+    found = {}
+    for name, part in network.named_modules():
+        for key, value in part._buffers.items() if not isinstance(part, BatchNorm) else ():
+            if value is None or key in part._non_persistent_buffers_set or not value.is_floating_point():
+                continue
+            if value.ndim and not value.is_inference():
+                found[f"{name}.{key}".lstrip(".")] = value, value._version
+    return found

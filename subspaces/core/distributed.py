@@ -1,11 +1,5 @@
 """One family on many devices, with the traffic of one network: mix first, gather after.
 
-Run the same program in a process per device, each with batches of its own (`torchrun --nproc-per-node=8 train.py`):
-
-    dist.init_process_group()
-    family = ss.distribute(ss.Subspace(make_net, ss.Simplex(6)).to(device))
-    optimizer = torch.optim.SGD(family.parameters(), lr=0.1, momentum=0.9)
-
 Every vertex's gradient is a multiple of one tensor, d loss / d omega_i = c_i d loss / d theta. So each rank mixes its
 own columns of Omega [m, n/W], the mixed pieces are gathered to theta [n], and in the backward pass the gradient of
 theta is averaged over the ranks and cut before it is spread over the vertices. A sharded Omega is a `DTensor`; with an
@@ -26,7 +20,6 @@ from subspaces.errors import ArgumentError
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.nn.parallel import DistributedDataParallel
 
 Family = TypeVar("Family", bound=nn.Module)
 Result = TypeVar("Result")
@@ -39,21 +32,28 @@ _SCATTER: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scat
 def distribute(family: Family, mesh: "DeviceMesh | None" = None) -> Family:
     """Cut the vertices of a family along their weights over the devices of a mesh, in place; return the family.
 
-    A step then moves one network's numbers however many vertices there are: theta is gathered, and its gradient is
-    averaged over the ranks. Vertices, gradients and the optimiser's state take m n / W per rank. Training is that of
-    one process with the batches of all ranks together; all ranks begin with the family of the first one.
-
-    Call it on the device of the rank and before the optimiser is made, which else holds the old parameters. All ranks
-    then make the same calls in the same order (`family(x)`, `penalty`, `at`, `save`, …), as they gather; a network that
-    `at` or `midpoint` returns is an ordinary one. Without `statistics_every`, batch-norm statistics are each rank's own
-    until `recalibrate`.
+    A step then moves one network's numbers however many vertices there are. Vertices, gradients and the optimiser's
+    state take m n / W per rank. Training is that of one process with the batches of all ranks together; all ranks begin
+    with the family of the first one, and make the same calls in the same order (`family(x)`, `penalty`, `at`, `save`,
+    …), as they gather; a network that `at` or `midpoint` returns is an ordinary one. Without `statistics_every`,
+    batch-norm statistics are each rank's own until `recalibrate`.
 
     Args:
-        family: on the device of this rank; not wrapped.
+        family: on the device of this rank, not wrapped, and not yet given to an optimiser.
         mesh: a `DeviceMesh` with one dimension, by default one over all ranks.
+
+    Example:
+        >>> dist.init_process_group()  # in each process of torchrun --nproc-per-node=8 train.py
+        >>> family = ss.distribute(ss.Subspace(make_net, ss.Simplex(6)).to(device))
+        >>> optimizer = torch.optim.SGD(family.parameters(), lr=0.1, momentum=0.9)
     """
-    _check_family(family)
+    if not is_family(family):
+        wrapped = isinstance(family, nn.Module) and is_family(unwrapped(family))
+        got = f"a family wrapped in {type(family).__name__}" if wrapped else checks.shown(family)
+        raise ArgumentError(f"distribute got {got}: expected a Subspace, before anything wraps it")
     found: Any = family
+    if found.mesh is not None:
+        raise ArgumentError(f"distribute got a family that is sharded already, over {found.mesh}: once is enough")
     mesh = _checked(mesh, found.device)
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -69,22 +69,6 @@ def distribute(family: Family, mesh: "DeviceMesh | None" = None) -> Family:
     return family
 
 
-def _check_family(family: Any) -> None:
-    if not is_family(family):
-        if isinstance(family, nn.Module) and is_family(unwrapped(family)):
-            raise ArgumentError(
-                f"distribute got a family wrapped in {type(family).__name__}: distribute the family itself, before "
-                "anything wraps it, and leave DistributedDataParallel out"
-            )
-        raise ArgumentError(f"distribute({checks.shown(family)}): expected a Subspace")
-    if family.mesh is not None:
-        raise ArgumentError(f"distribute got a family that is sharded already, over {family.mesh}: once is enough")
-    if family.averaging is not None:
-        raise ArgumentError(
-            "distribute got a family that reduce_theta has prepared for DistributedDataParallel: use one"
-        )
-
-
 def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
     """Return the mesh, or one over all ranks."""
     if not dist.is_available() or not dist.is_initialized():
@@ -96,57 +80,12 @@ def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
 
     if mesh is None:
         return init_device_mesh(device.type, (dist.get_world_size(),))
-    if not isinstance(mesh, DeviceMesh) or mesh.ndim != 1:
+    if not isinstance(mesh, DeviceMesh) or mesh.ndim != 1 or mesh.device_type != device.type:
         raise ArgumentError(
-            f"distribute(mesh={checks.shown(mesh)}): expected a DeviceMesh with one dimension, such as mesh['data'] of "
-            "a mesh with names, or None"
-        )
-    if mesh.device_type != device.type:
-        raise ArgumentError(
-            f"the mesh is of {mesh.device_type} devices and the family is on {device}: move the family first, "
-            f"family.to('{mesh.device_type}')"
+            f"distribute(mesh={checks.shown(mesh)}): expected a DeviceMesh with one dimension of {device.type} "
+            "devices, where the family is (else move it first), such as mesh['data'], or None"
         )
     return mesh
-
-
-def reduce_theta(parallel: "DistributedDataParallel") -> "DistributedDataParallel":
-    """Let a wrapped family average the gradient of theta over the ranks instead of those of all vertices.
-
-    The gradients are those that `DistributedDataParallel` gives, for one network's traffic: d loss / d omega_i =
-    c_i d loss / d theta is averaged before it is multiplied by c_i. `parallel` may also wrap a module that holds
-    families; its other parameters are averaged as ever. With `samples=s` a step moves s networks' numbers; from s = m
-    on it is better to do without.
-    """
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.nn.parallel import DistributedDataParallel
-
-    if not isinstance(parallel, DistributedDataParallel):
-        raise ArgumentError(
-            f"reduce_theta({checks.shown(parallel)}): expected DistributedDataParallel(family), "
-            "made by torch.nn.parallel.DistributedDataParallel"
-        )
-    families: list[Any] = [part for part in parallel.modules() if is_family(part)]
-    if not families:
-        raise ArgumentError(
-            f"reduce_theta got a wrapped {type(parallel.module).__name__}: expected one that holds a Subspace"
-        )
-    if any(family.averaging is not None for family in families):
-        raise ArgumentError("reduce_theta was called before for this family: once is enough")
-    ours = {id(omega) for family in families for omega in family.omega.values()}
-
-    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
-        if not all(id(parameter) in ours for parameter in bucket.parameters()):
-            return allreduce_hook(parallel.process_group, bucket)
-        done: torch.futures.Future[Tensor] = torch.futures.Future()
-        done.set_result(bucket.buffer())  # gradients of vertices are averaged already
-        return done
-
-    parallel.register_comm_hook(None, hook)
-    mesh = DeviceMesh.from_group(parallel.process_group, families[0].device.type)
-    for family in families:
-        family.averaging = mesh
-    return parallel
 
 
 def is_family(module: Any) -> bool:
@@ -187,7 +126,7 @@ def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
     if mesh is None:
         return coefficients
     if coefficients.requires_grad:
-        coefficients = _same(coefficients, mesh, 1)
+        coefficients = _sum_gradient(coefficients, mesh)
     return coefficients if coefficients.ndim == 1 else _own(coefficients, mesh)
 
 
@@ -241,11 +180,6 @@ def total(sums: Tensor, omega: Tensor) -> Tensor:
     return sums if mesh is None else _sum(sums, mesh)
 
 
-def averaged(row: Tensor, mesh: "DeviceMesh | None") -> Tensor:
-    """Return a row that all ranks have, with a gradient that is averaged over them."""
-    return row if mesh is None or not row.requires_grad else _same(row, mesh, mesh.size())
-
-
 class _Gathered(torch.autograd.Function):
     """Pieces [n/W] to a row [n]; in the backward pass one network's numbers are averaged and cut."""
 
@@ -266,46 +200,44 @@ class _Gathered(torch.autograd.Function):
         return mine[: ctx.length].div_(ctx.mesh.size()), None, None
 
 
-class _Total(torch.autograd.Function):
-    """The sum over the ranks."""
+class _Sum(torch.autograd.Function):
+    """The sum over the ranks; each gets its own gradient."""
 
     @staticmethod
-    def forward(ctx: Any, sums: Tensor, mesh: "DeviceMesh") -> Tensor:
-        return _reduced(sums, mesh)
+    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh") -> Tensor:
+        return _reduced(value, mesh)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return gradients[0], None
 
 
-class _Same(torch.autograd.Function):
-    """A value that all ranks have; its gradient is the sum over them divided by a number."""
+class _SumOfGradients(torch.autograd.Function):
+    """A value that all ranks have; its gradient is the sum over them."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh", divisor: int) -> Tensor:
-        ctx.mesh, ctx.divisor = mesh, divisor
+    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh") -> Tensor:
+        ctx.mesh = mesh
         return value.view_as(value)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _reduced(gradients[0], ctx.mesh).div_(ctx.divisor), None, None
+        return _reduced(gradients[0], ctx.mesh), None
 
 
 _gather: Callable[..., Tensor] = _Gathered.apply
-_sum: Callable[..., Tensor] = _Total.apply
-_same: Callable[..., Tensor] = _Same.apply
+_sum: Callable[..., Tensor] = _Sum.apply
+_sum_gradient: Callable[..., Tensor] = _SumOfGradients.apply
 
 
 def _reduced(value: Tensor, mesh: "DeviceMesh") -> Tensor:
-    """Return the sum over the ranks."""
     found = value.detach().clone(memory_format=torch.contiguous_format)
     dist.all_reduce(found, group=mesh.get_group())
     return found
 
 
 def _padded(value: Tensor, length: int) -> Tensor:
-    """Return a row of that length, whose end is arbitrary."""
     return value.contiguous() if len(value) == length else F.pad(value, (0, length - len(value)))
 
 

@@ -1,8 +1,7 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
-import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -12,15 +11,14 @@ from torch import Tensor, nn
 from subspaces.core import _compat, batchnorm, checks, distributed, functional, geometry, initial, randomness
 from subspaces.core import alpha as points
 from subspaces.core.alpha import Alpha
+from subspaces.core.batchnorm import KeepingStatistics
 from subspaces.core.ensemble import Average, Ensemble
-from subspaces.core.features import Sampled, in_groups, similarity
-from subspaces.core.initial import Factory, GetGroups, Init
+from subspaces.core.features import feature_similarity, in_groups
+from subspaces.core.initial import Factory, GetGroups, Init, parameter_groups
 from subspaces.core.layout import Layout, Predicate, is_weight
 from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
-from subspaces.core.stale import KeepingStatistics
 from subspaces.errors import ArgumentError
-from subspaces.text import nearest
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -31,14 +29,14 @@ _DOUBLE = (torch.float64, torch.complex128)
 class Subspace(KeepingStatistics):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
-    In train mode each call draws one alpha uniformly and runs the network there; in eval mode the
-    call is the midpoint; `family(x, alpha=0.3)` is the point asked for. All positions belong to the
-    network's own inputs. `with family.point() as net` is for its other methods, and for several calls at
-    one point. The gradient of a vertex is d loss / d omega_i = c_i(alpha) d loss / d theta.
+    In train mode each call draws one alpha uniformly and runs the network there; in eval mode the call is the midpoint;
+    `family(x, alpha=0.3)` is the point asked for. All positions belong to the network's own inputs. `with
+    family.point() as net` is for its other methods, and for several calls at one point. The gradient of a vertex is
+    d loss / d omega_i = c_i(alpha) d loss / d theta.
 
     Args:
-        network: a function that makes a network, called once per vertex, which draws each of them anew;
-            or a module, at whose weights all vertices start. It is copied and left alone.
+        network: a function that makes a network, called once per vertex, or a module, at whose weights all vertices
+            start. It is copied and left alone.
         shape: `Line()`, `Bezier(bends)`, `Simplex(m)`, or any other `Shape`.
         layerwise: draw one alpha for each layer instead of one for the whole network.
         init: "independent" vertices, the default for a function, or "point" for all of them at one network,
@@ -52,8 +50,7 @@ class Subspace(KeepingStatistics):
             penalised parameters, and "others", the rest.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
         statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first
-            training call and every so many, and keep the statistics of those passes only. Then a family in eval mode
-            is its midpoint at any time, as `recalibrate` would make it.
+            training call and every so many, and keep the statistics of those passes only.
 
     Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied
     weights stay tied. Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
@@ -65,8 +62,6 @@ class Subspace(KeepingStatistics):
     """
 
     rng: Tensor
-    averaging: "DeviceMesh | None" = None
-    """The processes over which the gradient of theta is averaged; see `subspaces.reduce_theta`."""
     _calls = 0
 
     def __init__(
@@ -87,8 +82,8 @@ class Subspace(KeepingStatistics):
         checks.function("penalised", penalised, "a function of a parameter's name and value")
         if groups is not None:
             checks.function("groups", groups, "a function that makes the optimiser groups of a network, or None")
-        init, offset = initial.check_start(network, init, offset)
-        networks = initial.initial_networks(network, shape.vertices, init)
+        networks, same, offset = initial.initial_networks(network, shape.vertices, init, offset)
+        points.check_names(networks[0])
         self.shape = shape
         self.layerwise = checks.flag("layerwise", layerwise)
         self.cast_weights = False
@@ -100,47 +95,21 @@ class Subspace(KeepingStatistics):
         if groups is not None:
             labels, self.options = initial.grouped(networks[0], groups)
         self.layout = Layout.of(networks[0], penalised, labels)
-        self.omega = nn.ParameterDict(self._packed(networks))
-        self._take(networks[0])
+        named = [dict(each.named_parameters(remove_duplicate=False)) for each in networks]
+        packed = {group.name: torch.stack([group.pack(each) for each in named]) for group in self.layout.groups}
+        self.omega = nn.ParameterDict(packed)
+        self.template = networks[0]
+        functional.fill(self.template, dict.fromkeys(self.layout.entries))
+        self._slots = functional.Slots(self._modules, self.layout.entries)
         seed = int(torch.randint(2**62, ())) if seed is None else checks.whole("seed", seed, -(2**63), 2**63 - 1)
         if offset and shape.vertices > 1:
-            self._set_apart(offset, torch.Generator().manual_seed(seed))
+            vertices = [self.vertex(index) for index in range(shape.vertices)]
+            initial.set_apart(vertices, self.layout, shape, offset, torch.Generator().manual_seed(seed))
         self.register_buffer("rng", randomness.new_state(seed).to(next(iter(self.omega.values())).device))
         if statistics_every is not None:
             checks.whole("statistics_every", statistics_every, 1, 10**9, beside=", or None")
-            batchnorm.uncompiled.begin()
         self.statistics_every = statistics_every
-        self.begin_statistics(known=init == "point")
-
-    def _packed(self, networks: Sequence[nn.Module]) -> dict[str, Tensor]:
-        """Return the weights of networks as the rows of each group's matrix [m, n]."""
-        named = [dict(network.named_parameters(remove_duplicate=False)) for network in networks]
-        return {part.name: torch.stack([part.pack(each) for each in named]) for part in self.layout.groups}
-
-    def _take(self, network: nn.Module) -> None:
-        """Make a network the template: its weights go, and its inputs and the places of its weights are looked up."""
-        self.template = network
-        functional.fill(network, dict.fromkeys(self.layout.entries))
-        self._prepare()
-        self._slots.put([None] * len(self.layout.places))
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        slots = self.__dict__.get("_slots")
-        if name == "template" and slots is not None and all(part is not slots.network for part in value.modules()):
-            self._prepare()  # another network; one that wraps the old one has its places
-
-    def _prepare(self) -> None:
-        self._positions = points.positional_inputs(self.template)
-        self._slots = functional.Slots(self.template, self.layout.places)
-
-    def _set_apart(self, size: float, generator: torch.Generator) -> None:
-        vertices = [self.vertex(index) for index in range(self.shape.vertices)]
-        middle = self.shape.coefficients(self.shape.midpoint().double())
-        for name in (entry.names[0] for group in self.layout.groups if group.penalised for entry in group.entries):
-            steps = initial.offsets(vertices[0][name], middle, size, generator)
-            for vertex, step in zip(vertices, steps, strict=True):
-                vertex[name].add_(step)
+        self.begin_statistics(known=same)
 
     @classmethod
     def from_modules(
@@ -151,8 +120,17 @@ class Subspace(KeepingStatistics):
         The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
         """
         check_shape(shape)
-        networks = iter(initial.given_networks(modules, shape))
-        return cls(lambda: functional.copied(next(networks)), shape, layerwise, init="independent", **options)
+        networks = checks.several("modules", modules, "a list of modules, one per vertex")
+        if len(networks) != shape.vertices or not all(isinstance(each, nn.Module) for each in networks):
+            kinds = ", ".join(type(each).__name__ for each in networks[:4])
+            raise ArgumentError(
+                f"from_modules got {len(networks)} networks ({kinds}): {shape} has {shape.vertices} vertices, expected "
+                "an nn.Module for each"
+            )
+        for each in networks:
+            initial.check_supported(each)
+        left = iter(networks)
+        return cls(lambda: functional.copied(next(left)), shape, layerwise, init="independent", **options)
 
     # Points and their weights
 
@@ -199,42 +177,36 @@ class Subspace(KeepingStatistics):
         random, dtype = partial(randomness.uniform, rng), self._dtype
         if per is None:
             per = "layer" if self.layerwise else "network"
-        elif not isinstance(per, str) or per not in ("network", "layer", "weight"):
-            raise ArgumentError(f"per={checks.shown(per)}: expected 'network', 'layer' or 'weight'")
         if per == "weight":
             entries = (entry for group in self.layout.groups for entry in group.entries)
             return {entry.names[0]: self.shape.sample(entry.shape, random).to(dtype) for entry in entries}
+        if per not in ("network", "layer"):
+            raise ArgumentError(f"per={checks.shown(per)}: expected 'network', 'layer' or 'weight'")
         alpha = self.shape.sample((len(self.layout.layers),) if per == "layer" else (), random)
         return alpha if alpha.dtype == dtype else alpha.to(dtype)
 
     def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]:
         """Return c(alpha) for each group of weights: [m], or [m, n] where it differs from weight to weight."""
         if isinstance(alpha, Mapping):
-            return points.named_coefficients(alpha, self.shape, self.layout, self._like, outside)
-        checked = points.to_alpha(alpha, self.shape, self._like, outside)
-        return points.coefficients(checked, self.shape, self.layout)
+            given = {name: points.to_alpha(value, self.shape, self._like, outside) for name, value in alpha.items()}
+            return points.named_coefficients(given, self.shape, self.layout, self._like)
+        return points.coefficients(points.to_alpha(alpha, self.shape, self._like, outside), self.shape, self.layout)
 
-    def theta(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the named weights c^T Omega of one point, connected to Omega for autograd."""
-        if not isinstance(coefficients, Mapping) or any(group.name not in coefficients for group in self.layout.groups):
-            raise ArgumentError(
-                f"theta({checks.shown(coefficients)}): expected what family.coefficients(alpha) returns"
-            )
-        return self._mixed(coefficients)
+    def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
+        """Return the named weights c^T Omega of one point, connected to Omega for autograd.
 
-    def _mixed(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
-        """Return theta; `cast` is the dtype that autocast would give the weights of linear layers and convolutions."""
+        `coefficients` is what `coefficients(alpha)` returns, `cast` the dtype that autocast would give the weights of
+        linear layers and convolutions.
+        """
         omega: Any = self._modules["omega"]
         rng: Any = self._buffers["rng"]
         device = rng.device.type
         if torch.is_autocast_enabled(device):  # a product in bfloat16 would break batch norm
             with torch.autocast(device, enabled=False):
-                return self._mixed(coefficients, cast)
+                return self.theta(coefficients, cast)
         weights: dict[str, Tensor] = {}
         for group in self.layout.groups:
             row = geometry.mix(coefficients[group.name], omega._parameters[group.name])
-            if self.averaging is not None:
-                row = distributed.averaged(row, self.averaging)
             if cast is not None and group.castable and row.dtype == torch.float32:
                 row = row.to(cast)  # once for all of them
             weights |= group.unpack(row)
@@ -246,20 +218,16 @@ class Subspace(KeepingStatistics):
             return alpha
         return self.sample() if self.training else self.shape.midpoint().to(self._like)
 
-    def _weights(self, point: Any, drawn: bool, outside: bool = False) -> dict[str, Tensor]:
-        """Return the weights of a point, `drawn` here or given, for their places in the network."""
+    def _weights(self, point: Any, drawn: bool, outside: bool = False) -> Mapping[str, Tensor]:
+        """Return the weights of a point, `drawn` here or given."""
         if drawn:  # to check a point of our own would be to wait for the device
             c = points.coefficients(point, self.shape, self.layout)
         else:
             c = self.coefficients(point, outside)
-            mesh = self.mesh or (self.averaging if torch.is_grad_enabled() else None)
-            distributed.check_same({**c, "draws": self.rng[1:]}, mesh)
+            distributed.check_same({**c, "draws": self.rng[1:]}, self.mesh)
         kind = self.rng.device.type if self.cast_weights else ""
         cast = torch.get_autocast_dtype(kind) if kind and torch.is_autocast_enabled(kind) else None
-        weights = self._mixed(c, cast)
-        if len(weights) == len(self.layout.places):  # in the same order
-            return weights
-        return {name: weights[name] for name in self.layout.places}
+        return self._slots.distinct(self.theta(c, cast))
 
     # Running the network
 
@@ -283,41 +251,31 @@ class Subspace(KeepingStatistics):
             outside: allow points outside the domain, such as -0.05 and 1.05 on a line.
         """
         if len(args) > 1:
-            points.refuse_as_input(args, self.shape, self.layout, self._positions)
+            points.check_inputs(args, self.shape, self.layout)
         if not (self.training and torch.is_grad_enabled()):
             self.check_call(alpha)
         before = self.look() if self._looking else None
         if self.training and self.statistics_every:
-            batchnorm.uncompiled.call(self._refresh, (args, kwargs))  # it counts
+            refresh = torch.compiler.disable(self._refresh) if torch.compiler.is_compiling() else self._refresh
+            refresh((args, kwargs))  # it counts
         if features is None and type(samples) is int and samples == 1:
-            output = self._run(self._weights(self._point(alpha), alpha is None, outside), args, kwargs)
+            output = self._run(self._point(alpha), alpha is None, outside, args, kwargs)
         else:
-            output = self._run_groups(args, kwargs, alpha, samples, features, outside)
+            point, run = partial(self._point, alpha), partial(self._run, drawn=alpha is None, outside=outside)
+            if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
+                raise ArgumentError(f"samples={samples!r}: expected an integer from 1, and no alpha with more")
+            count = samples if self.training else 1
+            output = in_groups(self.template, (args, kwargs), count, features, point, run)
         if before is not None:
             self.look_again(before)
         return output
 
-    def _run(self, weights: dict[str, Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, point: Any, drawn: bool, outside: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the network at a point, `drawn` here or given."""
+        weights = self._weights(point, drawn, outside)
         template: Any = self._modules["template"]
-        if not (self.training and self.statistics_every):
-            return functional.call(template, weights, args, kwargs, slots=self._slots)
-        with batchnorm.untracked(template):
-            return functional.call(template, weights, args, kwargs, False, self._slots)
-
-    def _run_groups(
-        self, args: Any, kwargs: Any, alpha: Alpha | None, samples: Any, features: str | None, outside: bool
-    ) -> Any:
-        """Run the network on each group of a batch at a point of its own, with the features inside on request."""
-        if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
-            raise ArgumentError(
-                f"samples={samples!r}: expected an integer from 1, and no alpha where it is more than 1"
-            )
-
-        def run(point: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return self._run(self._weights(point, alpha is None, outside), args, kwargs)
-
-        count = samples if self.training else 1
-        return in_groups(self.template, (args, kwargs), count, features, lambda: self._point(alpha), run)
+        tracking = not (self.training and self.statistics_every)
+        return functional.call(template, weights, args, kwargs, tracking, self._slots)
 
     @torch.no_grad()
     def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
@@ -344,32 +302,35 @@ class Subspace(KeepingStatistics):
             ...     loss = F.triplet_margin_loss(net.embed(anchor), net.embed(positive), net.embed(negative))
             >>> loss.backward()
         """
+        if self.training and self.statistics_every and batchnorm.tracked(self.template):
+            raise ArgumentError(
+                "family.point() in train mode, where statistics_every= cannot see the inputs: call family(x), or leave "
+                "statistics_every= out and call subspaces.recalibrate before you evaluate"
+            )
         if not (self.training and torch.is_grad_enabled()):
             self.check_call(alpha, depth=2)
         return self._at(alpha, outside)
 
     @contextmanager
     def _at(self, alpha: Alpha | None, outside: bool) -> Iterator[Any]:
-        network, training = self.template, self.training
+        training, modes = self.training, [(part, part.training) for part in self.template.modules()]
         before = self.look() if self._looking else None
         weights = self._weights(self._point(alpha), alpha is None, outside)
-        tracking = not (training and self.statistics_every)
-        modes = [(part, part.training) for part in network.modules()]
-        versions = _versions(weights)
+        counted = [] if torch.compiler.is_compiling() else [w for w in weights.values() if not w.is_inference()]
+        versions = [weight._version for weight in counted]
         try:
-            fresh = nullcontext() if tracking else functional.refreshing(network, weights, self._refresh)
-            with functional.filled(self._slots, weights, tracking), fresh:
-                yield network
+            with functional.filled(self._slots, weights):
+                yield self.template
         finally:
             if self.training == training:  # else the block has changed the mode of the family
                 for part, mode in modes:
                     part.training = mode
         if before is not None:
             self.look_again(before)
-        if changed := [name for name, version in _versions(weights).items() if versions[name] != version]:
+        if versions != [weight._version for weight in counted]:
             raise ArgumentError(
-                f"the block of family.point() wrote into {changed[0]!r} in place, which is lost, as the weights of a "
-                "point are computed from the vertices: write into family.vertex(index), or call family.apply(function)"
+                "the block of family.point() wrote into weights in place, which is lost, as the weights of a point are "
+                "computed from the vertices: write into family.vertex(index)"
             )
 
     # Networks of their own
@@ -402,10 +363,7 @@ class Subspace(KeepingStatistics):
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
         distributed.check_same({**coefficients, "draws": self.rng[1:]}, self.mesh)
-        return self._network(self._mixed(coefficients), share)
-
-    def _network(self, weights: Mapping[str, Tensor], share: bool = False) -> nn.Module:
-        """Return a copy of the network with copies of the weights."""
+        weights = self.theta(coefficients)
         parameters: dict[str, nn.Parameter] = {}
         for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
             known = parameters.get(entry.names[0])
@@ -437,62 +395,21 @@ class Subspace(KeepingStatistics):
 
     # Training
 
-    @torch.no_grad()
-    def apply(self, fn: Callable[[nn.Module], None]) -> Self:
-        """Apply a function such as `init_weights` to the network of every vertex in turn, and keep their weights.
-
-        Frozen parameters and buffers are shared, so the function has to leave them alone or give them the same values
-        each time.
-        """
-        checks.function("fn", fn, "a function of a module, such as init_weights")
-        if self.mesh is not None:
-            raise ArgumentError(
-                "apply on a distributed family, whose processes would draw different weights: call family.apply(fn) "
-                "before subspaces.distribute(family)"
-            )
-        networks = [self._network(self.vertex(index)) for index in range(self.shape.vertices)]
-        initial.applied(fn, networks)
-        found = self._packed(networks)
-        self._take(networks[0])
-        if any(not torch.equal(self.omega[name], value) for name, value in found.items()):
-            for name, value in found.items():
-                self.omega[name].copy_(value)
-            self.keep_statistics(known=not batchnorm.batches(self.template))
-        return self
+    feature_similarity = feature_similarity
+    parameter_groups = parameter_groups
 
     def penalty(self, beta: float | Tensor = 1.0) -> Tensor:
         """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.
 
         Its expectation over the pairs is the paper's regularisation term; with two vertices it is exact.
         """
-        if isinstance(beta, Tensor):
-            known = beta.layout == torch.strided and not (beta.is_quantized or beta.is_meta)
-            number = known and beta.numel() == 1 and not beta.is_complex() and beta.dtype != torch.bool
-        else:
-            number = isinstance(beta, int | float) and not isinstance(beta, bool) and 0 <= beta < 1e300
-        if not number:
+        if not isinstance(beta, Tensor) and (not isinstance(beta, int | float) or not 0 <= beta < 1e300):
             raise ArgumentError(f"penalty(beta={checks.shown(beta)}): expected a number of at least 0")
         rows, m = self._penalised(), self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
             return self._like.new_zeros(())
         value = geometry.cos2(rows, randomness.pair(self.rng, m) if m > 2 else None)
         return beta * value if isinstance(beta, Tensor) else value if beta == 1 else float(beta) * value
-
-    def feature_similarity(self, sampled: Sampled, strength: float = 1.0) -> Tensor:
-        """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.
-
-        `sampled` is the result of `family(x, samples=s, features="head")`. The features of a group are
-        one long vector; groups that differ in size are compared on what they share. On a simplex the
-        distance of the points is half their L1 distance; in a layerwise family it is the mean over layers.
-        """
-        if not isinstance(sampled, Sampled):
-            raise ArgumentError(
-                f"feature_similarity got a {type(sampled).__name__}: expected family(x, samples=2, features=…)"
-            )
-        if len(sampled.features) < 2:
-            return self._like.new_zeros(())
-        chosen = randomness.pair(self.rng, len(sampled.features))
-        return strength * similarity(sampled, chosen, self.shape)
 
     def _penalised(self) -> list[Tensor]:
         omega: Any = self._modules["omega"]
@@ -507,44 +424,20 @@ class Subspace(KeepingStatistics):
         with torch.no_grad():
             return geometry.distances(self._penalised() or list(self.omega.values()))
 
-    def parameter_groups(self, **options: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return groups for a torch optimiser, with options by group name.
-
-        Example:
-            >>> SGD(family.parameter_groups(others={"weight_decay": 0}), lr=0.1, weight_decay=1e-4)
-        """
-        made = self.options
-        labels = list(dict.fromkeys(group.label for group in self.layout.groups))
-        labels = labels if made is None else [f"group{index}" for index in range(len(made))]
-        known = ["weights", "others"] if made is None else labels
-        for name, given in options.items():
-            if name not in known:
-                raise ArgumentError(f"parameter_groups({name}=…): no group of that name; {nearest(name, known)}")
-            if not isinstance(given, Mapping):
-                raise ArgumentError(f"parameter_groups({name}={checks.shown(given)}): expected a dict of options")
-            if taken := [key for key in initial.PARAMETERS if key in given]:
-                raise ArgumentError(
-                    f"parameter_groups({name}={{{taken[0]!r}: …}}): expected options, such as 'lr', only"
-                )
-        found = []
-        for index, label in enumerate(labels):
-            rows = [self.omega[group.name] for group in self.layout.groups if group.label == label]
-            found.append({"params": rows, **(made[index] if made is not None else {}), **options.get(label, {})})
-        return found
-
     # As a module. Inside `with family.point()` the weights of the point are not parameters of the family
 
-    def without_point(self) -> AbstractContextManager[None]:
-        """Return a context in which the network has no weights, also inside `with family.point()`."""
-        return self._slots.emptied()
+    def apply(self, fn: Callable[[nn.Module], None]) -> Self:
+        """Refuse a function of modules, whose weights are those of no one network."""
+        raise ArgumentError(
+            "apply on a family, whose network has no weights of its own: initialise the weights in the function that "
+            "makes the network, Subspace(make_net, shape), and apply what changes no weights to family.template"
+        )
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         with self._slots.emptied():
             return super().state_dict(*args, **kwargs)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
-        if not self._slots.filled:
-            return super().named_parameters(*args, **kwargs)
         with self._slots.emptied():
             return iter(list(super().named_parameters(*args, **kwargs)))
 
@@ -552,46 +445,25 @@ class Subspace(KeepingStatistics):
         weights = sum(omega.shape[1] for omega in self.omega.values())
         return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        memo.update(functional.memo(self.template))
-        make, args, state, *_ = self.__reduce_ex__(2)
-        memo[id(self)] = make(*args)
-        memo[id(self)].__setstate__(copy.deepcopy(state, memo))
-        return memo[id(self)]
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __getstate__(self) -> dict[str, Any]:
         if self._slots.filled:
             raise ArgumentError(
                 "a family cannot be copied or pickled inside `with family.point()`: end the block first"
             )
-        return super().__reduce_ex__(protocol)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_slots": None, "averaging": None}  # a copy is not what was wrapped
+        return {**self.__dict__, "_slots": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._prepare()
-        if self.statistics_every is not None:  # in a process that has made no such family yet
-            batchnorm.uncompiled.begin()
+        self._slots = functional.Slots(self._modules, self.layout.entries)
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
             template = self.__dict__.get("_modules", {}).get("template")
-            known = template is not None and (hasattr(type(template), name) or hasattr(template, name))
-            if name.startswith("__") or not known:
+            if name.startswith("__") or not (hasattr(type(template), name) or hasattr(template, name)):
                 raise
-        call = "(…)" if callable(getattr(type(template), name, None)) else ""
         raise AttributeError(
             f"{type(self).__name__!r} object has no attribute {name!r}, the network has it: with family.point() as "
-            f"net: net.{name}{call}"
+            f"net: net.{name}"
         )
-
-
-def _versions(weights: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return how often each weight was written in place; nothing where torch does not count."""
-    if torch.compiler.is_compiling():
-        return {}
-    return {name: weight._version for name, weight in weights.items() if not weight.is_inference()}

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, geometry, nested
-from subspaces.core.shapes import Shape
+from subspaces.core import checks, geometry, nested, randomness
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -53,7 +52,7 @@ def in_groups(
     count: int,
     features: str | None,
     point: Callable[[], Any],
-    run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any],
+    run: Callable[..., Any],
 ) -> Any:
     """Run a network on each group of a batch at a point of its own, with the features inside on request."""
     size = (nested.batch_size(inputs) or 1) if count > 1 else 1
@@ -63,7 +62,7 @@ def in_groups(
     with watch(network, features) as seen:
         alphas = tuple(point() for _ in range(groups))
         for alpha, (args, kwargs) in zip(alphas, parts, strict=True):
-            outputs.append(run(alpha, args, kwargs))
+            outputs.append(run(alpha, args=args, kwargs=kwargs))
             entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
             seen.clear()
     output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
@@ -74,14 +73,22 @@ def in_groups(
     return Sampled(output, alphas, tuple(entered))
 
 
-def similarity(sampled: Sampled, chosen: geometry.Pair, shape: Shape) -> Tensor:
-    """Return |alpha_j - alpha_k| cos^2(phi_j, phi_k) for the two `chosen` groups.
+def feature_similarity(family: Any, sampled: Sampled, strength: float = 1.0) -> Tensor:
+    """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.
 
-    Examples differ between groups, so the cosine is taken over a whole flattened group; where the
-    groups differ in size, over what they share.
+    `sampled` is the result of `family(x, samples=s, features="head")`. The features phi of a group are one long vector,
+    as examples differ between groups; groups that differ in size are compared on what they share. On a simplex the
+    distance of the points is half their L1 distance; in a layerwise family it is the mean over layers.
     """
-    chosen = torch.as_tensor(chosen, device=sampled.features[0].device)
+    if not isinstance(sampled, Sampled):
+        raise ArgumentError(
+            f"feature_similarity got a {type(sampled).__name__}: expected family(x, samples=2, features=…)"
+        )
+    if len(sampled.features) < 2:
+        return torch.zeros((), device=family.device)
+    chosen = torch.as_tensor(randomness.pair(family.rng, len(sampled.features)), device=family.device)
     size = min(len(group) for group in sampled.features)
     phi = torch.stack([group[:size].flatten() for group in sampled.features]).index_select(0, chosen)
     first, second = torch.stack(sampled.alphas).index_select(0, chosen)
-    return shape.separation(first, second).mean() * geometry.cos2([phi])
+    apart: Tensor = family.shape.separation(first, second).mean()
+    return strength * (apart * geometry.cos2([phi]))

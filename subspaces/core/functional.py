@@ -10,48 +10,47 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from functools import partial
-from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.utils.prune import BasePruningMethod
-from torch.nn.utils.weight_norm import WeightNorm
 
-from subspaces.core import _compat, batchnorm, checks, nested
-from subspaces.errors import ArgumentError
+from subspaces.core import _compat, batchnorm, checks
 
 _running: ContextVar[tuple["Filled", ...]] = ContextVar("_running", default=())
 """The networks that run in this thread, the outermost first."""
 
 
 class Slots:
-    """Where a network keeps named tensors, looked up again only when its modules were exchanged."""
+    """The places of named tensors in a network, looked up again only when its modules were exchanged.
 
-    def __init__(self, network: nn.Module, names: Iterable[str]) -> None:
-        self.network, self.names = network, tuple(names)
+    Args:
+        holder: holds the network as "template".
+        names: of parameters and buffers; of a module that has several names the first one counts.
+    """
+
+    def __init__(self, holder: Mapping[str, Any], names: Iterable[str]) -> None:
+        owners = dict(holder["template"].named_modules())
+        self.holder, self.names = holder, tuple(name for name in names if name.rpartition(".")[0] in owners)
         self._slots: list[tuple[dict[str, Any], str]] = []
-        self._modules: list[tuple[dict[str, Any], str, Any]] = []  # on the way to them
+        self._modules: list[tuple[Mapping[str, Any], str, Any]] = []  # on the way to them
         self._recurrent: list[nn.RNNBase] = []
 
     def _find(self) -> None:
-        watched = _compat.watch_checkpoints(_remembering, _refuse_reentrant)
-        modules: dict[int, tuple[dict[str, Any], str, Any]] = {}
-        parts: dict[int, Any] = {id(self.network): self.network}
+        _compat.watch_checkpoints(_remembering, _refuse_reentrant)
+        modules: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         self._slots = []
         for name in self.names:
-            part: Any = self.network
             *path, key = name.split(".")
-            for child in path:
-                modules[id(part._modules[child])] = part._modules, child, part._modules[child]
-                part = part._modules[child]
-                parts[id(part)] = part
+            children, part = self.holder, self.holder["template"]
+            for child in ("template", *path):
+                part = children[child]
+                modules[id(children), child] = children, child, part
+                children = part._modules
             self._slots.append((part._parameters if key in part._parameters else part._buffers, key))
-            if not watched:
-                _compat.refuse_checkpoints(part, key)
         self._modules = list(modules.values())
-        self._recurrent = [part for part in parts.values() if isinstance(part, nn.RNNBase)]
+        self._recurrent = [part for _, _, part in self._modules if isinstance(part, nn.RNNBase)]
 
     def put(self, tensors: Iterable[Tensor | None]) -> list[Tensor | None]:
         """Put tensors in their places, and return what was there."""
@@ -67,6 +66,10 @@ class Slots:
         for part in self._recurrent:
             _compat.forget_weights(part)
         return before
+
+    def distinct(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return weights, in the order of the names, without those under further names of a module."""
+        return weights if len(weights) == len(self.names) else {name: weights[name] for name in self.names}
 
     @property
     def filled(self) -> bool:
@@ -84,26 +87,30 @@ class Slots:
 
 
 class Filled:
-    """A context in which a network has the given weights; `tracking`: what runs again later keeps statistics."""
+    """A context in which a network has the given weights; `tracking`: whether its norms keep statistics there."""
 
     def __init__(self, slots: Slots, weights: Mapping[str, Tensor], tracking: bool = True) -> None:
         self.slots, self.weights, self.tracking = slots, weights, tracking
 
     def __enter__(self) -> None:
+        self._norms: Any = None if self.tracking else batchnorm.untracked(self.slots.holder["template"])
+        if self._norms is not None:
+            self._norms.__enter__()
         self._before = self.slots.put(self.weights.values())
         self._token: Token[Any] = _running.set((*_running.get(), self))
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *error: Any) -> None:
         _running.reset(self._token)
         self.slots.put(self._before)
+        if self._norms is not None:
+            self._norms.__exit__(*error)
 
 
-def filled(slots: Slots, weights: Mapping[str, Tensor], tracking: bool = True) -> AbstractContextManager[None]:
+def filled(slots: Slots, weights: Mapping[str, Tensor]) -> AbstractContextManager[Any]:
     """Return a context in which a network has the given weights, also for a compiler."""
-    if torch.compiler.is_compiling():
-        context: AbstractContextManager[None] = _compat.reparametrized(slots.network, dict(weights))
-        return context
-    return Filled(slots, weights, tracking)
+    if not torch.compiler.is_compiling():
+        return Filled(slots, weights)
+    return _compat.reparametrized(slots.holder["template"], dict(weights))
 
 
 def call(
@@ -119,61 +126,14 @@ def call(
     This is `functional_call` without its look at all parameters and buffers, a tenth of a small step. `slots` are those
     of the network for the names of the weights, if they are known.
     """
-    if torch.compiler.is_compiling():  # which traces torch's own way, and has the weights in its graph
+    if slots is None:
+        slots = Slots({"template": network}, weights)
+        weights = slots.distinct(weights)
+    if not torch.compiler.is_compiling():
+        with Filled(slots, weights, tracking):
+            return network(*args, **kwargs)
+    with nullcontext() if tracking else batchnorm.untracked(network):  # torch's own way has the weights in its graph
         return functional_call(network, dict(weights), args, dict(kwargs))
-    with Filled(slots or Slots(network, weights), weights, tracking):
-        return network(*args, **kwargs)
-
-
-def _runs_with(weights: Mapping[str, Tensor]) -> bool:
-    """Return whether the innermost network that runs has these weights."""
-    running = _running.get()
-    return bool(running) and running[-1].weights is weights
-
-
-@contextmanager
-def refreshing(template: nn.Module, weights: Mapping[str, Tensor], refresh: Callable[[Any], object]) -> Iterator[None]:
-    """Call `refresh` with the inputs of each call of a network with these weights; the call keeps no statistics.
-
-    Its other methods could not be run at another point, so norms that would keep statistics in them are refused.
-    """
-    inside = ExitStack()
-    calls: list[bool] = []
-
-    def begin(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if _runs_with(weights):  # and no family was called meanwhile
-            if not calls:
-                refresh((args, kwargs))
-                inside.enter_context(batchnorm.untracked(template))
-            calls.append(True)
-
-    def end(*_: Any) -> None:
-        if _runs_with(weights) and calls:
-            calls.pop()
-            if not calls:
-                inside.close()
-
-    def refuse(norm: nn.Module, args: Any) -> None:
-        if norm.training and not calls and _runs_with(weights) and not _compat.in_backward():
-            raise ArgumentError(
-                "statistics_every= runs the network's forward at the midpoint, and inside family.point() another of "
-                f"its methods ran {type(norm).__name__}: call the network itself, net(x), or leave statistics_every= "
-                "out and call subspaces.recalibrate before you evaluate"
-            )
-
-    found = batchnorm.tracked(template).values()
-    hooks = [template.register_forward_pre_hook(begin, prepend=True, with_kwargs=True)]
-    hooks += [template.register_forward_hook(end, always_call=True)]
-    hooks += [norm.register_forward_pre_hook(refuse) for norm in found]
-    try:
-        with inside:
-            yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-# Activation checkpointing
 
 
 def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any, **kwargs: Any) -> Any:
@@ -181,7 +141,6 @@ def _again(function: Callable[..., Any], running: tuple[Filled, ...], *args: Any
     with ExitStack() as stack:
         for each in running:  # the innermost fills last, where one network is there twice
             stack.enter_context(Filled(each.slots, each.weights, each.tracking))
-            stack.enter_context(nullcontext() if each.tracking else batchnorm.untracked(each.slots.network))
         return function(*args, **kwargs)
 
 
@@ -199,9 +158,6 @@ def _refuse_reentrant() -> None:
         )
 
 
-# Networks of their own
-
-
 def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> None:
     """Put the named parameters (None: nothing) into their places in `network`."""
     for name, parameter in parameters.items():
@@ -210,23 +166,13 @@ def fill(network: nn.Module, parameters: Mapping[str, nn.Parameter | None]) -> N
 
 
 def copied(network: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Module:
-    """Return a deep copy of a network; `known` maps the `id` of what is not copied to what stands in its place."""
-    return copy.deepcopy(network, {**memo(network), **(known or {})})
+    """Return a deep copy of a network; `known` maps the `id` of what is not copied to what stands in its place.
 
-
-def memo(network: nn.Module) -> dict[int, Any]:
-    """Return what `copy.deepcopy` cannot copy in a network, or should not, by `id`: what stands in its place.
-
-    Results of the last call, such as a loss, or the weight that old-style weight norm and pruning compute, are copied
-    without their graph, as torch refuses to. An object outside of the network whose method is a hook is shared.
+    Results of the last call that a part keeps, such as a loss, are copied without their graph, as torch refuses to.
     """
-    parts = {id(part): part for part in network.modules()}
-    kept = (value for part in parts.values() for value in vars(part).values())
-    results = (tensor for value in kept for tensor in nested.tensors(value) if not tensor.is_leaf)
-    names = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-    hooks = (hook for part in parts.values() for name in names for hook in vars(part)[name].values())
-    owners = (hook.__self__ for hook in hooks if isinstance(hook, MethodType) and id(hook.__self__) not in parts)
-    return {id(owner): owner for owner in owners} | {id(result): result.detach().clone() for result in results}
+    kept = _compat.tree_leaves([vars(part) for part in network.modules()])
+    results = {id(each): each.detach().clone() for each in kept if isinstance(each, Tensor) and not each.is_leaf}
+    return copy.deepcopy(network, {**results, **(known or {})})
 
 
 def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share: bool = False) -> nn.Module:
@@ -235,9 +181,6 @@ def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share
     network = copied(template, {id(frozen): frozen for frozen in template.parameters()} if share else None)
     fill(network, parameters)
     for part in network.modules():
-        for hook in part._forward_pre_hooks.values() if parameters else ():
-            if isinstance(hook, (WeightNorm, BasePruningMethod)):  # which compute their weights before each call
-                hook(part, ())
         if isinstance(part, nn.RNNBase):
             _compat.keep_weights(part)
     return network

@@ -7,7 +7,6 @@ stays channels-last), so the row is cut into named tensors by views alone.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -82,7 +81,6 @@ class Layout:
 
     groups: tuple[Group, ...]
     layers: tuple[str, ...]
-    places: tuple[str, ...]  # each parameter's names, but only one for a module that has several
 
     @property
     def entries(self) -> dict[str, Entry]:
@@ -94,33 +92,23 @@ class Layout:
         cls, module: nn.Module, penalised: Predicate = is_weight, labels: Mapping[str, str] | None = None
     ) -> "Layout":
         """Lay out the trainable parameters of `module`; `labels` has the optimiser group of each."""
-        members: dict[_Key, list[Entry]] = {}
+        members: dict[tuple[str, ...], list[Entry]] = {}
         layers: list[str] = []
         for names, parameter in trainable(module):
             layer = names[0].rpartition(".")[0]
             if layer not in layers:
                 layers.append(layer)
-            penalise = penalised(names[0], parameter)
+            penalise, castable = penalised(names[0], parameter), _castable(module, names)
             label = labels[names[0]] if labels is not None else "weights" if penalise else "others"
             entry = Entry(names, layers.index(layer), tuple(parameter.shape), _memory_order(parameter))
-            key = _Key(label, parameter.dtype, penalise, _castable(module, names))
+            dtype = str(parameter.dtype).removeprefix("torch.")
+            key = (label, dtype, "penalised" if penalise else "free", "layers" if castable else "rest")
             members.setdefault(key, []).append(entry)
         groups = [
-            Group(_unique(key, members), key.label, key.penalised, key.castable, tuple(entries))
+            Group(_unique(key, members), key[0], key[2] == "penalised", key[3] == "layers", tuple(entries))
             for key, entries in members.items()
         ]
-        owners = dict(module.named_modules())  # a shared module under its first name
-        places = [name for group in groups for entry in group.entries for name in entry.names]
-        return cls(tuple(groups), tuple(layers), tuple(name for name in places if name.rpartition(".")[0] in owners))
-
-
-class _Key(NamedTuple):
-    """What the parameters of a group have in common."""
-
-    label: str
-    dtype: torch.dtype
-    penalised: bool
-    castable: bool
+        return cls(tuple(groups), tuple(layers))
 
 
 _CAST = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -147,14 +135,7 @@ def _memory_order(parameter: nn.Parameter) -> tuple[int, ...]:
     return tuple(sorted(range(len(strides)), key=lambda i: (-strides[i], i)))
 
 
-def _unique(key: _Key, keys: Iterable[_Key]) -> str:
-    """Return the group's label, with what sets it apart added where the label alone is not unique."""
-    same = [other for other in keys if other.label == key.label]
-    name = key.label
-    if len({other.dtype for other in same}) > 1:
-        name += f"_{str(key.dtype).removeprefix('torch.')}"
-    if len({other.penalised for other in same}) > 1:
-        name += "_penalised" if key.penalised else "_free"
-    if len({other.castable for other in same}) > 1:
-        name += "_layers" if key.castable else "_rest"
-    return name
+def _unique(key: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> str:
+    """Return the label of a group, with what sets it apart added where the label alone is not unique."""
+    columns = zip(*(other for other in keys if other[0] == key[0]), strict=True)
+    return "_".join(word for word, column in zip(key, columns, strict=True) if word == key[0] or len(set(column)) > 1)

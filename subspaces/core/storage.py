@@ -167,8 +167,8 @@ def _frozen(family: Subspace) -> dict[str, str]:
 
 def _shared(family: Subspace) -> dict[str, Any]:
     """Return the network's state without the weights of a point, also inside `with family.point()`."""
-    with family.without_point():
-        return family.template.state_dict(keep_vars=True)
+    state = family.state_dict(keep_vars=True)
+    return {name.removeprefix("template."): state[name] for name in state if name.startswith("template.")}
 
 
 def _check_target(target: Path) -> None:

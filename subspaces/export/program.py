@@ -91,7 +91,6 @@ class WholeFamily(nn.Module):
         filled: dict[str, Tensor] = {}
         for group in family.layout.groups:
             filled |= group.unpack(geometry.mix(c[group.name], family.omega[group.name]))
-        filled = {name: filled[name] for name in family.layout.places}
         weights = basis(family.shape, alpha)
         for index, name in enumerate(self.norms):
             mixed = weights @ self.get_buffer(f"statistics_{index}")

@@ -10,16 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations, prune, rnn
+from torch.nn.utils import parametrizations, rnn
 from torch.testing import assert_close
 
 import subspaces as ss
 
 # Here a family and its networks are compared with the same statistics, whatever they are of.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning"),
-    pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
 BATCH = 4
 
 
@@ -283,12 +280,6 @@ def normed(norm: nn.Module, dims: int = 2) -> nn.Module:
     return nn.Sequential(kind(2, 4, 2), norm, nn.Tanh(), nn.Flatten(), nn.Linear(4 * 3**dims, 2))
 
 
-def pruned(part: nn.Module) -> nn.Module:
-    """Return a part of whose weights every third one is masked out."""
-    prune.custom_from_mask(part, "weight", torch.arange(part.weight.numel()).view_as(part.weight) % 3 > 0)
-    return part
-
-
 @dataclasses.dataclass(frozen=True)
 class Case:
     """A way to make a network, and a batch for it."""
@@ -298,6 +289,7 @@ class Case:
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     batched: bool = True  # whether the first dimension of all inputs and outputs is the batch
     pickles: bool = True
+    copies: bool = True  # as torch copies a network
 
     def family(self, shape: ss.Shape | None = None, **options: Any) -> ss.Subspace:
         torch.manual_seed(0)
@@ -367,11 +359,6 @@ CASES = {
     "local_response_norm": Case(lambda: normed(nn.LocalResponseNorm(2)), (images(2),)),
     "collections": Case(Collections, (numbers(BATCH, 3),)),
     "weight_norm": Case(lambda: parametrizations.weight_norm(nn.Linear(3, 4)), (numbers(BATCH, 3),), pickles=False),
-    "weight_norm_by_hook": Case(lambda: nn.utils.weight_norm(nn.Linear(3, 4)), (numbers(BATCH, 3),)),
-    "weight_norm_recurrent": Case(
-        lambda: First(nn.utils.weight_norm(nn.LSTM(3, 4, batch_first=True), "weight_hh_l0")), (sequence,)
-    ),
-    "pruned": Case(lambda: pruned(nn.Linear(3, 4)), (numbers(BATCH, 3),)),
     "orthogonal": Case(lambda: parametrizations.orthogonal(nn.Linear(4, 4)), (numbers(BATCH, 4),), pickles=False),
     "tied": Case(Tied, (tokens(BATCH, 5),)),
     "shared_part": Case(SharedPart, (numbers(BATCH, 3),)),
@@ -380,7 +367,7 @@ CASES = {
     "complex": Case(Complex, (numbers(BATCH, 4),)),
     "buffers": Case(Buffers, (numbers(BATCH, 3),)),
     "asks_its_parameters": Case(AsksItsParameters, (numbers(BATCH, 3),)),
-    "remembers_loss": Case(RemembersLoss, (numbers(BATCH, 3),)),
+    "remembers_loss": Case(RemembersLoss, (numbers(BATCH, 3),), copies=False),
     **{
         f"nested_{sort}": Case(lambda sort=sort: Nested(sort), (numbers(BATCH, 3),))
         for sort in ("dict", "tuple", "list", "namedtuple", "dataclass")
@@ -518,7 +505,7 @@ def test_network_cut_out_is_independent(case: Case):
     assert_same(case(family, ALPHA), expected)
 
 
-@every_network
+@networks("copies")
 def test_copies_after_training_are_whole(case: Case):
     family = trained(case)
     copies = [copy.deepcopy(family)]
@@ -548,7 +535,7 @@ def joined(values: list[Any]) -> list[Tensor]:
     return [torch.cat(column) if column[0].ndim else torch.stack(column).mean() for column in columns]
 
 
-@networks("batched")
+@networks("batched", "copies")
 def test_samples_cut_inputs_and_join_outputs(case: Case):
     family = trained(case)
     twin = copy.deepcopy(family)

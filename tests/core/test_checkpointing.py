@@ -80,7 +80,7 @@ def test_a_family_inside_a_network_that_is_a_family():
         assert torch.equal(found, expected)
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning")
 def test_without_gradients_and_outside_of_a_family_all_is_as_before():
     family = ss.Subspace(lambda: Net(True), ss.Line())
     with torch.no_grad():

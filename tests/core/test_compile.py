@@ -157,7 +157,7 @@ def test_features_run_with_breaks():
     assert_same_state(original, eager)
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
 def test_train_and_eval_are_a_graph_each(forward_counter):
     eager = family(ss.Simplex(3))
     compiled = torch.compile(copy.deepcopy(eager), backend=forward_counter, fullgraph=True)

@@ -1,6 +1,5 @@
 """A family cut over several processes is the family of one process, for one network's traffic."""
 
-import copy
 import math
 import os
 import re
@@ -47,7 +46,6 @@ SHAPES = {1: ss.Point(), 2: ss.Line(), 6: ss.Simplex(6)}
 NUMBERS = {"weights": 64, "others": 27}  # of the trainable parameters of `make`: 27 is uneven for 2 and 4
 HOW: dict[str, Callable[[ss.Subspace], nn.Module]] = {
     "sharded": ss.distribute,
-    "reduced": lambda family: ss.reduce_theta(DistributedDataParallel(family)),
     "plain": DistributedDataParallel,
 }
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -171,8 +169,6 @@ def measures(rank: int, world: int) -> dict[str, Any]:
             found[f"bytes of {kind} {m}"] = sum(piece.untyped_storage().nbytes() for piece in pieces)
         plain = DistributedDataParallel(ss.Subspace(make(), shape))
         found[f"parallel {m}"] = numbers_moved(lambda p=plain, d=data: p(d[0]).sum().backward())
-        light = ss.reduce_theta(DistributedDataParallel(ss.Subspace(make(), shape)))
-        found[f"light {m}"] = numbers_moved(lambda p=light, d=data: p(d[0]).sum().backward())
     return found
 
 
@@ -214,13 +210,8 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
         "no mesh": lambda: ss.distribute(plain, 2),
         "wrapped": lambda: ss.distribute(parallel),
         "a network": lambda: ss.distribute(make()),
-        "not wrapped": lambda: ss.reduce_theta(plain),
-        "no family": lambda: ss.reduce_theta(DistributedDataParallel(make())),
-        "twice": lambda: ss.reduce_theta(ss.reduce_theta(parallel)),
-        "both": lambda: ss.distribute(plain),
         "apart": lambda: family(batch(0, 0, 1)[0], alpha=0.1 * rank),
         "at apart": lambda: family.at(0.1 * rank),
-        "parallel apart": lambda: parallel(batch(0, 0, 1)[0], alpha=0.1 * rank),
         "drawn alone": lambda: (family.sample() if rank else None, family.midpoint()),
         "no folder": lambda: ss.save(family, f"{folder}/nowhere/family.safetensors"),
         "fully sharded": lambda: fully_shard(started("line")[0]).midpoint(),
@@ -236,8 +227,6 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
     frozen = started("line")[0]
     frozen.omega["others"].requires_grad_(False)
     assert not ss.distribute(frozen).omega["others"].requires_grad
-    assert plain.averaging is not None
-    assert copy.deepcopy(plain).averaging is None  # nobody has wrapped the copy
     return said
 
 
@@ -252,38 +241,9 @@ def learns_alpha(rank: int, world: int) -> dict[str, Tensor]:
     return found
 
 
-class Holder(nn.Module):
-    """A family beside parameters that are in none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Linear(5, 5)
-        self.family = ss.Subspace(make(), ss.Simplex(3), seed=0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.family(self.body(x))
-
-
-def accumulates(rank: int, world: int, light: bool) -> dict[str, Tensor]:
-    """Return the gradients of two batches, sent after the second, of a module that holds a family."""
-    torch.manual_seed(0)
-    parallel = DistributedDataParallel(Holder())
-    if light:
-        ss.reduce_theta(parallel)
-    first, second = (batch(i, rank, world) for i in range(2))
-    with parallel.no_sync():
-        F.cross_entropy(parallel(first[0]), first[1]).backward()
-    F.cross_entropy(parallel(second[0]), second[1]).backward()
-    return {name: parameter.grad for name, parameter in parallel.named_parameters() if parameter.requires_grad}
-
-
-def enters_a_block(rank: int, world: int, distributed: bool) -> dict[str, Tensor]:
-    """Return the gradients of a block at one point, of a family that is cut or of one that is wrapped."""
-    family = started("line")[0]
-    if distributed:
-        ss.distribute(family)
-    else:
-        ss.reduce_theta(DistributedDataParallel(family))
+def enters_a_block(rank: int, world: int) -> dict[str, Tensor]:
+    """Return the gradients of a block at one point."""
+    family = ss.distribute(started("line")[0])
     x, y = batch(0, rank, world)
     with family.point() as net:
         F.cross_entropy(net(x), y).backward()
@@ -337,8 +297,7 @@ def worker(rank: int, world: int, folder: str, port: int) -> None:
         found["measured"] = measures(rank, world)
         found["statistics"] = recalibrates(rank)
         found["alpha"] = learns_alpha(rank, world)
-        found["accumulated"] = [accumulates(rank, world, light) for light in (False, True)]
-        found["blocks"] = [enters_a_block(rank, world, distributed) for distributed in (True, False)]
+        found["block"] = enters_a_block(rank, world)
         found["said"] = refuses(rank, world, folder)
         writes_checkpoint(rank, world, folder)
     else:
@@ -430,7 +389,6 @@ def test_a_step_moves_the_numbers_of_one_network(ranks: Ranks, m: int) -> None:
     for rank in ranks[2]:
         measured = rank["measured"]
         assert measured[f"parallel {m}"] == {"reduced": m * numbers}  # which are gathered and scattered at once
-        assert measured[f"light {m}"] == {"reduced": numbers}
         assert measured[f"sharded {m}"] == {"gathered": padded, "scattered": padded}
         assert measured[f"penalty {m}"] == ({"reduced": 3} if m > 1 else {})
 
@@ -482,14 +440,7 @@ def test_a_block_at_one_point_has_the_gradients_of_all_batches(ranks: Ranks) -> 
     F.cross_entropy(family(x), y).backward()
     expected = {name: omega.grad for name, omega in family.omega.items()}
     for rank in ranks[2]:
-        assert_close(rank["blocks"], [expected, expected])
-
-
-def test_a_family_beside_other_parameters_gets_the_gradients_of_plain_wrapping(ranks: Ranks) -> None:
-    (plain, light), (_, other) = (rank["accumulated"] for rank in ranks[2])
-    assert {"module.body.weight", "module.family.omega.weights"} <= plain.keys()
-    assert_close(light, plain)
-    assert_close(light, other, rtol=0, atol=0)
+        assert_close(rank["block"], expected)
 
 
 def test_a_checkpoint_of_two_is_continued_by_four(ranks: Ranks, alone: dict[str, Any]) -> None:
@@ -505,15 +456,10 @@ SAID = {
     "again": "sharded already",
     "square": r"mesh=DeviceMesh.*: expected a DeviceMesh with one dimension",
     "no mesh": "expected a DeviceMesh",
-    "wrapped": "wrapped in DistributedDataParallel: distribute the family itself",
+    "wrapped": "a family wrapped in DistributedDataParallel: expected a Subspace, before anything wraps it",
     "a network": "expected a Subspace",
-    "not wrapped": r"expected DistributedDataParallel\(family\)",
-    "no family": "expected one that holds a Subspace",
-    "twice": "once is enough",
-    "both": "use one",
     "apart": "alpha.* is not the same on all ranks",
     "at apart": "alpha.* is not the same on all ranks",
-    "parallel apart": "alpha.* is not the same on all ranks",
     "drawn alone": "how many random numbers were drawn, is not the same on all ranks",
     "no folder": "there is no folder",
     "fully sharded": "as fully_shard does: expected a family that subspaces.distribute has cut",

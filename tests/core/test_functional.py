@@ -190,7 +190,6 @@ CHANGES: dict[str, Any] = {
     "loaded": loaded,
     "replaced": replaced,
     "synchronised norms": nn.SyncBatchNorm.convert_sync_batchnorm,
-    "applied": lambda family: family.apply(lambda part: None),
 }
 
 

@@ -24,8 +24,8 @@ from subspaces.core.shapes import _Interval
 from subspaces.core.storage import VERSION
 
 pytestmark = [  # what is stale or drawn here is meant so
-    pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning"),
-    pytest.mark.filterwarnings("ignore::subspaces.core.stale.RandomPointWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning"),
+    pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning"),
 ]
 
 

@@ -72,7 +72,6 @@ CALLS: dict[str, dict[str, Callable[[Any], Any]]] = {
     "family": {
         "ensemble": family.ensemble,
         "vertex": family.vertex,
-        "theta": family.theta,
         "penalty": family.penalty,
         "per": family.sample,
         "alpha": family.at,

@@ -110,7 +110,9 @@ def test_validation_is_that_of_the_recalibrated_midpoint() -> None:
     assert float(run.callback_metrics["net/cos2"]) == pytest.approx(float(expected.cos2[0, 1]))
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")  # as it should be without the callback
+@pytest.mark.filterwarnings(
+    "ignore::subspaces.core.batchnorm.StatisticsWarning"
+)  # as it should be without the callback
 @pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 def test_training_is_the_same_bit_by_bit_with_the_callback(own: bool) -> None:
     """With shuffling and dropout, and validations in the middle of an epoch."""
@@ -275,7 +277,7 @@ def averages() -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore:`training_step` returned `None`")
-@pytest.mark.filterwarnings("ignore::subspaces.core.stale.StatisticsWarning")  # of the sanity check
+@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")  # of the sanity check
 @pytest.mark.parametrize("every", [None, 2])
 @pytest.mark.parametrize("index", range(len(averages())))
 def test_averaged_weights_get_statistics_of_their_own(index: int, every: int | None) -> None:

@@ -122,5 +122,4 @@ class Losses:
         weights: dict[str, Tensor] = {}
         for group in self.layout.groups:
             weights |= group.unpack(rows[group.name])
-        places = {name: weights[name] for name in self.layout.places}
-        return nested.run(network, args, named, lambda: functional.call(network, places, args, named))
+        return nested.run(network, args, named, lambda: functional.call(network, weights, args, named))

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from subspaces.core.batchnorm import ONE_VALUE
 from subspaces.errors import ArgumentError
 from subspaces.experiments.data import Dataset, Size, size_of
 from subspaces.experiments.data.loading import OWN, check_name_and_root
@@ -21,6 +20,7 @@ from subspaces.networks import registry
 
 DATA = ("dataset", "label_noise", "validation", "data_seed", "fingerprint", "image_size")
 """The fields that decide which images a recipe is trained on."""
+ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
 
 
 def check(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> None:

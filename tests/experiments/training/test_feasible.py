@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.core.batchnorm import ONE_VALUE
 from subspaces.core.nested import group_sizes
 from subspaces.experiments import data
 from subspaces.experiments.training import Recipe, feasible
@@ -124,5 +123,5 @@ def test_the_smallest_group_is_that_of_the_batches(images: int, batch: int, samp
 
 
 def test_torch_still_says_it_in_these_words():
-    with pytest.raises(ValueError, match=ONE_VALUE):
+    with pytest.raises(ValueError, match=feasible.ONE_VALUE):
         nn.BatchNorm1d(2)(torch.ones(1, 2))
