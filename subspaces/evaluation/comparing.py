@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation.answers import OVER_RUNS, RUNS
+from subspaces.evaluation.answers import RUNS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Training, hashable
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
@@ -92,9 +92,8 @@ class Group:
         about = []
         for name in (*(each.name for each in self.evaluations[0].answers), RUNS):
             named = [(one, each) for one, each in every if each.name == name]
-            several = name != RUNS and len({each.words for _, each in named}) > 1
             for one, each in named:
-                words = OVER_RUNS.get(name, named[0][1].words) if several else each.words
+                words = each.words if name == RUNS else named[0][1].words
                 answer = "network" if self.single and name == "midpoint" else name
                 key = (seeds_of(one), each.role, hashable(each.alphas), each.average or "", each.networks)
                 about.append((answer, words, each.networks if name == RUNS else 1, *key))

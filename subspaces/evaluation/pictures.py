@@ -24,10 +24,9 @@ ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
 
 
 class Pictures(NamedTuple):
-    """Images of a batch as bytes [n, C, H, W], their dtype, and a function that puts other images in their place."""
+    """Images of a batch as bytes [n, C, H, W], and a function that puts other images in their place."""
 
     images: Tensor
-    dtype: torch.dtype
     rebuild: Callable[[Tensor], Any]
 
 
@@ -82,7 +81,7 @@ def pictures_in(batch: Any, task: Task, scale: Scale) -> Pictures:
         changed = scale.to_numbers(images, found.dtype)
         return nested.apply(lambda tensor: changed if tensor is found else tensor, batch)
 
-    return Pictures(scale.to_bytes(found), found.dtype, rebuild)
+    return Pictures(scale.to_bytes(found), rebuild)
 
 
 def in_batches(

@@ -19,11 +19,10 @@ from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.environment import environment
 from subspaces.evaluation.examples import same_order
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in, small_pictures
+from subspaces.evaluation.pictures import Pictures, Scale, pictures_in, small_pictures
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import Forward, Predictor
 from subspaces.evaluation.tasks import Classification, Task, with_outputs
-from subspaces.images.splits import Images
 
 Constants = Sequence[float] | None
 
@@ -123,19 +122,9 @@ class Subject:
             here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
             yield pictures_in(here, self.task, Scale(mean, std))
 
-    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
-        """Yield other images, resized and normalised as the test images are, and their labels."""
-        first = next(self.pictures(mean, std))
-        side = first.images.shape[-1]
-        for x, y in in_batches(images, self.settings["device"], side=side, resize=side):
-            yield Scale(mean, std).to_numbers(x, first.dtype), y
-
-    def named(self, name: str | Path) -> Data:
-        """Return outliers by the name of a data set or folder, which only runs have."""
-        called = Path(name).name
-        raise ArgumentError(
-            f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
-        )
+    def named(self, name: str) -> Data:
+        """Return outliers by the name of a data set, which only runs know."""
+        raise ArgumentError(f"outliers={name!r}: {self.name} is no run; expected loaders such as {{{name!r}: loader}}")
 
 
 def subject_of(

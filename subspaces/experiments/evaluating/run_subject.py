@@ -17,14 +17,14 @@ from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
+from subspaces.evaluation.pictures import SMALL, Pictures, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Constants, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments import locks
-from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
+from subspaces.experiments.data import NAMES, Dataset, ResidentLoader
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
@@ -37,7 +37,7 @@ from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.images.pixels import Normalise
-from subspaces.images.splits import Images, Split
+from subspaces.images.splits import Images
 from subspaces.text import hint
 
 R = TypeVar("R")
@@ -144,33 +144,18 @@ class RunSubject(Subject):
         """Yield the test images in large batches."""
         side = self.images_of.image_shape[-1]
         for images, labels in self._in_batches(self.images_of.test, round(side * VIEW)):
-            yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
-
-    def batches(self, images: Images, mean: Constants = None, std: Constants = None) -> Iterator[Any]:
-        """Yield other images, normalised with the constants of the run's data."""
-        shape = self.images_of.image_shape
-        if isinstance(images, Split) and images.images.shape[1:] != shape:
-            found = " × ".join(map(str, images.images.shape[1:]))
-            raise ArgumentError(
-                f"images of {found}: {self.name} takes {' × '.join(map(str, shape))}; expected the same"
-            )
-        for x, labels in self._in_batches(images, shape[-1]):
-            yield self._batch(x, labels)
+            yield Pictures(images, partial(self._batch, labels=labels))
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory, no larger than a page holds them."""
         images = getattr(getattr(self.images_of, split), "images", None)
         return small_pictures(_shrunk(images[list(indices)])) if isinstance(images, Tensor) else None
 
-    def named(self, name: str | Path) -> Data:
-        """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
+    def named(self, name: str) -> Data:
+        """Return the test images of another data set, in the size and the colours of the run's own."""
         found = known_data(name)
         if found in (self.images_of.name, self.recipe.dataset):
             raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
-        if isinstance(found, Path):
-            return Data(
-                found.name, partial(self._folder, found, unlabelled.find(found)), 0, OUTLIERS, f"folder {found}"
-            )
         return Data(found, partial(self._fitted, self._others(found).test), 0, OUTLIERS, "data")
 
     def _fitted(self, images: Images) -> Iterator[Any]:
@@ -178,24 +163,16 @@ class RunSubject(Subject):
         for x, labels in self._in_batches(images, max(shape[1:])):
             yield self._batch(fitted(x, shape), labels)
 
-    def _folder(self, folder: Path, paths: Sequence[Path]) -> Iterator[Any]:
-        shape, device = self.images_of.image_shape, self.execution.device
-        side = max(shape[1:])
-        for x in unlabelled.in_batches(folder, paths, side, batch_size(side * side, device)):
-            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # are ignored
-            yield self._batch(fitted(x.to(device), shape), labels)
 
-
-def known_data(name: str | os.PathLike[str]) -> str | Path:
-    """Return the name of a data set, or the path of a folder that is there."""
-    if name in NAMES and name != OWN:
-        return str(name)
-    folder = checks.folder("outliers", name)
-    if not folder.is_dir():
-        known = [each for each in NAMES if each != OWN]
-        expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
-        raise ArgumentError(f"outliers={checks.shown(str(name))}: expected {expected}")
-    return folder.resolve()
+def known_data(name: str) -> str:
+    """Return the name of a data set that comes with the package."""
+    known = [each for each in NAMES if each != OWN]
+    if name not in known:
+        raise ArgumentError(
+            f"outliers={checks.shown(name)}: expected {', '.join(known)}{hint(name, known)}; pass other images as "
+            "loaders to ss.evaluate(run, outliers={name: loader})"
+        )
+    return name
 
 
 def _shrunk(images: Tensor) -> Tensor:
