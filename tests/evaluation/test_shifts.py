@@ -19,7 +19,7 @@ import subspaces as ss
 from subspaces.evaluation import Row, measuring
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.files import MEASUREMENTS as FILE
-from subspaces.evaluation.pictures import in_batches
+from subspaces.experiments.evaluating.run_subject import in_batches
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Files, StreamingLoader

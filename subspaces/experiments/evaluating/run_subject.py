@@ -4,10 +4,12 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,11 +18,11 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
+from subspaces.evaluation.examples import SMALL, small_pictures
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.pictures import SMALL, Pictures, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import OUTLIERS
-from subspaces.evaluation.subject import Constants, Subject
+from subspaces.evaluation.subject import Constants, Pictures, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments import locks
@@ -36,12 +38,15 @@ from subspaces.experiments.training.images import load_data
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
-from subspaces.images.pixels import Normalise
-from subspaces.images.splits import Images
+from subspaces.images.decoding import centre_view, decode
+from subspaces.images.pixels import Normalise, grey
+from subspaces.images.splits import Files, Images
 from subspaces.text import hint
 
 R = TypeVar("R")
 VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
+PIXELS = 2000 * 32 * 32  # of a batch on a GPU
+LEAST = 250  # images in one, and on a CPU
 OneRun = Run | str | os.PathLike[str]
 
 
@@ -173,6 +178,42 @@ def known_data(name: str) -> str:
             "loaders to ss.evaluate(run, outliers={name: loader})"
         )
     return name
+
+
+def in_batches(
+    images: Images, device: torch.device | str, workers: int | None = None, *, side: int, resize: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
+
+    Those in memory stay as they are. Of files the shorter side is scaled to `resize` and the middle of `side` x `side`
+    is taken, by so many threads, by default one per core.
+    """
+    pixels = side * side if isinstance(images, Files) else max(images.images.shape[-2:].numel(), side * side)
+    size = max(LEAST, PIXELS // pixels) if torch.device(device).type == "cuda" else LEAST
+    at_once = min(os.cpu_count() or 1, 16) if workers is None else workers
+    for first in range(0, len(images), size):
+        part = slice(first, first + size)
+        if isinstance(images, Files):
+            paths = [images.path(index) for index in range(first, min(first + size, len(images)))]
+            with ThreadPoolExecutor(max(1, at_once)) as pool:  # Pillow decodes outside the interpreter's lock
+                views = np.stack(list(pool.map(lambda path: centre_view(decode(path), resize, side), paths)))
+            x = torch.from_numpy(views).permute(0, 3, 1, 2).contiguous()
+        else:
+            x = images.images[part]
+        yield x.to(device), images.labels[part].to(device)
+
+
+def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return bytes [n, C, H, W] as images of another shape: grey or in colour, and resized."""
+    channels, height, width = shape
+    if images.shape[1:] == (channels, height, width):
+        return images
+    x = images.float()
+    if channels == 1 and images.shape[1] == 3:
+        x = grey(x)
+    if x.shape[-2:] != (height, width):
+        x = F.interpolate(x, (height, width), mode="bilinear", antialias=True)
+    return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)
 
 
 def _shrunk(images: Tensor) -> Tensor:
