@@ -27,7 +27,7 @@ from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.shifted_data import Corruptions, sets_of
-from subspaces.experiments.evaluating import domains, selection
+from subspaces.experiments.evaluating import selection
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
@@ -98,10 +98,10 @@ def on_a_grid(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict
 def by_gradient(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield what `family.select` chooses by gradient, once for each set and number of images."""
     for name, severity in itertools.product(options.corruptions, options.severities):
-        domain = domains.domain_of(subject.images_of, name, severity, None, subject.execution.device)
+        domain = selection.domain_of(subject.images_of, name, severity, None, subject.execution.device)
         for count, by in itertools.product(options.examples, options.by):
             how = {"by": by, "per": options.per, "folds": 0}
-            found = selection._select(subject, domain, count, options.statistics_batches, 0, how)
+            found = selection.select(subject, domain, count, options.statistics_batches, 0, how)
             rows = {row.name: row for row in found.rows}
             middle, ideal = rows["midpoint"], rows["best"]
             for way, row in ((f"{by}{', no labels' * (by == 'entropy')}", rows["chosen"]), ("hindsight", ideal)):

@@ -23,8 +23,8 @@ from subspaces.core.selection.criteria import criterion
 from subspaces.core.selection.losses import Losses
 from subspaces.core.selection.search import grid
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.experiments.evaluating import domains
 from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.evaluating.selection import domain_of
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 from subspaces.experiments.training.environment import processor
@@ -38,7 +38,7 @@ def measured(run: Run, severity: int) -> dict[str, Tensor]:
     about = (subject.recipe, subject.images_of, subject.execution)
     found = {}
     for name in CORRUPTIONS:
-        images = evaluation_batches(domains.domain_of(subject.images_of, name, severity, None).images, *about)
+        images = evaluation_batches(domain_of(subject.images_of, name, severity, None).images, *about)
         losses = Losses(subject.family, images, criterion("nll"), statistics_batches(*about), 20, 0)
         found[name] = torch.stack([each.losses for each in grid(losses, 21, 0.05, 0).tried])
     return found

@@ -150,7 +150,7 @@ def evaluate(
         what: a `Subspace`, a network, several networks, or a finished run, its folder, or several of either.
         test: batches that are reported: (inputs, target), dicts with "labels", or whatever the task says. They must
             come in the same order each time.
-        validation: held-out batches, on which points, a threshold and temperatures are chosen.
+        validation: held-out batches, on which points and temperatures are chosen.
         statistics: training batches, from which batch-norm statistics are made anew at every point of a family, and
             for copies of plain networks with batch norm.
         task: `Classification()` (also of="tokens" or "pixels"), `Regression()`, or a `Task` of your own.
@@ -166,9 +166,9 @@ def evaluate(
         workers: processes that read the image files of a run.
         trust: also call the network factories (`package.module:factory`) that run folders name.
         progress: True for bars, False for none, or a function of (what, done, total).
-        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True or choose_on="test".
-            Of them corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, a folder such as that
-            of CIFAR-10-C, or loaders {name: loader} or {name: {severity: loader}} of any data. And outliers is data of
+        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1] or plane=True.
+            Of them corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, or loaders
+            {name: loader} or {name: {severity: loader}} of any data. And outliers is data of
             no known class: a loader, {name: loader}, or for a run the name of another data set.
 
     Example:
@@ -194,10 +194,10 @@ def evaluate(
         return made if isinstance(found, list) else made[0]
     if test is None:
         raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
-    alone = all(isinstance(each, nn.Module) for each in wanted.through)
-    if alone:
-        usual = {"device": "auto", "trust": False}
-        _refuse(runs, usual, "it is for runs; a network is measured where it is, on the loaders")
+    usual = {"device": "auto", "trust": False}
+    _refuse(runs, usual, "it is for runs; a network is measured where it is, on the loaders")
+    if named := [str(each) for each in wanted.through if not isinstance(each, nn.Module)]:
+        raise ArgumentError(f"through={named}: a network is no run; expected networks, such as ss.load(…).midpoint()")
     loaders = {split: checks.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = with_outputs(task_of(task), outputs)
     if forward is not None:
@@ -205,12 +205,7 @@ def evaluate(
     statistics = None if statistics is None else checks.batches("statistics", statistics)
     subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
     measured = measured_by(chosen.metrics, metrics)
-    if alone:
-        others = [Network(f"network {number}", module=each) for number, each in enumerate(wanted.through, 1)]
-    else:
-        from subspaces.experiments.evaluating.evaluate import networks_of
-
-        others = networks_of(wanted, **runs)
+    others = [Network(f"network {number}", module=each) for number, each in enumerate(wanted.through, 1)]
     results.check(subject, wanted, others)
     with bars(progress) as shown, restoring(networks):
         return Evaluation(**vars(results.evaluate(subject, measured, wanted, others, shown)))

@@ -127,18 +127,14 @@ COMMANDS = {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
             "random": Row("--random 3", "random", 3),
             "triangle": Row("--triangle 4", "triangle", 4),
-            "choose_on": Row("--choose-on test", "choose_on", "test"),
             "answers": Row("--answers midpoint --answers vertices", "answers", ("midpoint", "vertices")),
             "dropout_passes": PASSES,
             "plane": Row("--plane", "plane", True),
-            "plane_through": Row("--plane-through a --plane-through b:0.5", "through", (Path("a"), Path("b:0.5"))),
+            "plane_through": Row("--plane-through a --plane-through b", "through", (Path("a"), Path("b"))),
             "cells": Row("--cells 5", "cells", 5),
             "plane_statistics_batches": Row("--plane-statistics-batches 7", "plane_statistics_batches", 7),
             "corruptions": Row("--corruptions fog snow", "corruptions", Corruptions(["fog", "snow"])),
             "severities": Row("--severities 1 3", "corruptions", Corruptions("all", [1, 3]), "--corruptions all"),
-            "corrupted": Row(
-                "--corrupted there", "corruptions", Corruptions(["fog"], folder="there"), "--corruptions fog"
-            ),
             "corruption_seed": Row("--corruption-seed 7", "corruptions", Corruptions(seed=7), "--corruptions all"),
             "outliers": Row("--outliers mnist cifar10", "outliers", {"mnist": "mnist", "cifar10": "cifar10"}),
             **NETWORK,
@@ -157,7 +153,7 @@ COMMANDS = {
         {
             "corruption": Row("--corruption frost", "corruption", "frost"),
             "severity": Row("--severity 5", "severity", 5),
-            "images": Row("--images there", "images", Path("there")),
+            "images": Row("--images there", "images", Path("there"), refused=True),
             "examples": Row("--examples 20", "examples", 20),
             "by": Row("--by entropy", "by", "entropy"),
             "per": Row("--per layer", "per", "layer"),

@@ -49,7 +49,9 @@ def made(out: Path, recipe: Recipe) -> Run:
         record = Evaluation.load(folder)
         words = {name: value for name, value in recipe.to_dict().items() if name != "name"}
         few = [row for row in record.rows if not set(map(repr, row.alphas)) & FAR and row.role not in ("grid", "edge")]
-        record.rows = [dataclasses.replace(row, metrics=drawn(words, row.key)) for row in few]
+        record.rows = [
+            dataclasses.replace(row, metrics=drawn(words, row.data, repr(row.alphas), row.average)) for row in few
+        ]
         record.environment["family"] = folder.name  # which tells it from others
         record.save(folder)
     return Run.open(folder)

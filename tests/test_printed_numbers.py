@@ -53,20 +53,11 @@ CHOICES = [
     Choice("point", "accuracy", "validation", False, 0.15, {"test": drawn(1), "validation": drawn(2)}),
     Choice("point", "nll", "test", True, 0.85, {"test": drawn(3), "validation": drawn(4)}),
     Choice("pair", "accuracy", "test", True, [0.1, 0.9], {"test": drawn(5), "validation": drawn(6)}),
-    Choice(
-        "threshold",
-        "risk",
-        "validation",
-        False,
-        0.625,
-        {"test": {"coverage": 0.71, "risk": 0.12}, "validation": {"coverage": 0.8, "risk": 0.2}},
-    ),
 ]
 CHOSEN = [
     ("best point by accuracy: 0.15", "validation", numbers(drawn(1))),
     ("best point by NLL: 0.85", "test *", numbers(drawn(3))),
     ("best pair by accuracy: 0.1 and 0.9", "test *", numbers(drawn(5))),
-    ("midpoint where its confidence is at least 0.625: answers 71.0%", "validation", "88.00 – – –"),
 ]
 
 

@@ -38,7 +38,7 @@ from subspaces.reports import table
 
 OWN = ("grid", "through", "corruptions", "outliers")  # which are typed in another way
 FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in (*OWN, "precision"))
-TYPED = {"through": "plane-through", "seed": "corruption-seed", "folder": "corrupted"}
+TYPED = {"through": "plane-through", "seed": "corruption-seed"}
 DEVICE = ("device", "precision", "workers")
 
 
@@ -58,9 +58,9 @@ def evaluate(
     plane_through: Annotated[
         list[str] | None,
         option(
-            "A plane through a network of another run: its midpoint, or the point named after a colon "
-            "(RUN:0.3, RUN:0.2,0.3,0.5). Once: with the run's own ends; twice: with its midpoint; or three times.",
-            "RUN[:ALPHA]",
+            "A plane through the midpoint of another run. Once: with the run's own ends; twice: with its midpoint; or "
+            "three times.",
+            "RUN",
             PLANE_PANEL,
         ),
     ] = None,
@@ -78,23 +78,14 @@ def evaluate(
     severities: Annotated[
         list[int] | None, option("How severe, from 1 to 5; by default all: --severities 1 3 5.", "INT...", SHIFT_PANEL)
     ] = None,
-    corrupted: Annotated[
-        Path | None,
-        option(
-            "A folder of images that are corrupted already, such as CIFAR-10-C; by default they are made.",
-            "DIR",
-            SHIFT_PANEL,
-        ),
-    ] = None,
     corruption_seed: Annotated[
         int | None, option("Of the noise that is made, and the like; by default 0.", "INT", SHIFT_PANEL)
     ] = None,
     outliers: Annotated[
         list[str] | None,
         option(
-            "Also measure how well the test images are told from those of another data set, such as mnist, or from the "
-            "images of a folder.",
-            "NAME|DIR...",
+            "Also measure how well the test images are told from those of another data set, such as mnist.",
+            "NAME...",
             SHIFT_PANEL,
             autocompletion=data_names,
         ),
@@ -119,8 +110,8 @@ def evaluate(
         execution.resolved()  # which refuses what is not there
         fields["answers"] = fields["answers"] or ()
         fields |= {} if grid is None else {"grid": _steps(*grid)}
-        fields["outliers"] = [known_data(each) and each for each in outliers or ()]
-        fields |= {"corruptions": _shifted(corruptions, severities, corrupted, corruption_seed)}
+        fields["outliers"] = [known_data(each) for each in outliers or ()]
+        fields |= {"corruptions": _shifted(corruptions, severities, corruption_seed)}
         settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
     how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
     how["command"] = shlex.join(["subspaces", *sys.argv[1:]])
@@ -136,21 +127,16 @@ def evaluate(
                 printing.show(made)
 
 
-def _shifted(
-    names: list[str] | None, severities: list[int] | None, folder: Path | None, seed: int | None
-) -> Corruptions | None:
+def _shifted(names: list[str] | None, severities: list[int] | None, seed: int | None) -> Corruptions | None:
     """Return the corruptions that are asked for."""
     more = {"severities": severities or None, "seed": seed}
     given = {name: value for name, value in more.items() if value is not None}
-    if not names and folder is None:
+    if not names:
         if given:
             name = {"seed": "corruption_seed"}.get(first := next(iter(given)), first)
             raise ArgumentError(f"{name}={given[first]}: expected it with --corruptions all, or some of them")
         return None
-    if folder is not None and seed is not None:
-        raise ArgumentError(f"corruption_seed={seed}: images of a folder are made already; expected no seed")
-    some = None if not names else names[0] if names in (["all"], [EXTRA]) else names
-    return Corruptions(names=some, folder=folder, **given)  # type: ignore[arg-type]
+    return Corruptions(names[0] if names in (["all"], [EXTRA]) else names, **given)  # type: ignore[arg-type]
 
 
 def _steps(first: float, last: float, step: float) -> tuple[float, ...]:

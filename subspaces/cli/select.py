@@ -42,8 +42,8 @@ def select(
     images: Annotated[
         Path | None,
         option(
-            "Other images. With --corruption, the folder of published ones (CIFAR-10-C, ImageNet-C); alone, an .npz "
-            "file with images (uint8) and labels, or a folder with images.npy and labels.npy.",
+            "Other images instead: an .npz file with images (uint8) and labels, or a folder with images.npy and "
+            "labels.npy.",
             "PATH",
             DOMAIN,
         ),

@@ -5,14 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from subspaces.core.shapes import Point, Shape
-from subspaces.evaluation.points import Item, average_of, kind, middle_of
+from subspaces.evaluation.points import Item, barycentric, kind, middle_of
 from subspaces.evaluation.rows import Answered
-from subspaces.text import Catalogue, listed
+from subspaces.text import Catalogue
 
 RUNS = "runs"
-SOUP = "soup"
-CHOSEN_ON = {SOUP: "validation"}  # the examples that an answer is chosen by; all others are fixed beforehand
-OVER_RUNS = {SOUP: "greedy soup"}  # what an answer is called over runs in which it is of other networks
 PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
 
 
@@ -24,7 +21,6 @@ class Family(NamedTuple):
     middle: str = "midpoint"
     vertices: str = "vertices"
     masks: int = 20
-    soup: tuple[int, ...] | None = None  # the vertices that the greedy soup keeps, once that is known
 
 
 @dataclass(frozen=True)
@@ -74,12 +70,7 @@ def _vertices(family: Family) -> Item | None:
         return Item("along", (0.0, 1.0), "along")
     if kind(family.shape) != "simplex":
         return None
-    return Item("vertex", tuple(average_of(family.shape, [index]) for index in range(m)), "vertex")
-
-
-def _soup_words(family: Family, item: Item) -> str:
-    kept = [str(vertex + 1) for vertex in family.soup or ()]
-    return f"greedy soup of {len(kept)} of {family.shape.vertices} {family.vertices}: {listed(kept)}"
+    return Item("vertex", tuple(barycentric([index], m) for index in range(m)), "vertex")
 
 
 def named(places: Sequence[Any]) -> str:
@@ -120,12 +111,6 @@ ANSWERS: Catalogue[Answer] = Catalogue(
             "the midpoint asked several times with dropout on (MC-dropout), averaged",
             lambda family: Item("dropout", (middle_of(family.shape),), "dropout", masks=family.masks),
             lambda family, item: f"MC-dropout, {item.masks} passes",
-        ),
-        Answer(
-            SOUP,
-            "the average of the weights of vertices that does best on validation examples (greedy soup)",
-            lambda family: None if family.soup is None else Item(SOUP, (average_of(family.shape, family.soup),)),
-            _soup_words,
         ),
         Answer(
             RUNS,

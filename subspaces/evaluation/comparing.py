@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation.answers import OVER_RUNS, RUNS
+from subspaces.evaluation.answers import RUNS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Training, hashable
 from subspaces.evaluation.statistics import Difference, Spread, paired, spread
@@ -74,11 +74,12 @@ class Group:
 
         if self.rows is not None:
             return self.rows
-        frames = [(seeds_of(each), each.frame) for each in (*self.evaluations, *self.ensembles)]
-        for seeds, frame in frames:
+        frames = []
+        for each in (*self.evaluations, *self.ensembles):
+            frames.append(frame := each.frame)
             frame.insert(0, "method", self.label)
-            frame.insert(1, "seeds", [seeds] * len(frame))
-        return pd.concat([frame for _, frame in frames], ignore_index=True)
+            frame.insert(1, "seeds", [seeds_of(each)] * len(frame))
+        return pd.concat(frames, ignore_index=True)
 
     @cached_property
     def answered(self) -> "pd.DataFrame":
@@ -88,16 +89,15 @@ class Group:
         """
         import pandas as pd
 
-        every = [(one, each) for one in (*self.evaluations, *self.ensembles) for each in one.answers]
+        words = {each.name: each.words for each in self.evaluations[0].answers}
         about = []
-        for name in (*(each.name for each in self.evaluations[0].answers), RUNS):
-            named = [(one, each) for one, each in every if each.name == name]
-            several = name != RUNS and len({each.words for _, each in named}) > 1
-            for one, each in named:
-                words = OVER_RUNS.get(name, named[0][1].words) if several else each.words
-                answer = "network" if self.single and name == "midpoint" else name
-                key = (seeds_of(one), each.role, hashable(each.alphas), each.average or "", each.networks)
-                about.append((answer, words, each.networks if name == RUNS else 1, *key))
+        for name in (*words, RUNS):
+            for one in (*self.evaluations, *self.ensembles):
+                for each in (each for each in one.answers if each.name == name):
+                    answer = "network" if self.single and name == "midpoint" else name
+                    runs = each.networks if name == RUNS else 1
+                    key = (seeds_of(one), each.role, hashable(each.alphas), each.average or "", each.networks)
+                    about.append((answer, words.get(name, each.words), runs, *key))
         made = pd.DataFrame(about, columns=["answer", "words", "runs", *ANSWER])
         return made.merge(self.frame.drop(columns="answer"), on=ANSWER)
 
@@ -136,6 +136,9 @@ def groups_of(evaluations: Iterable[Evaluation]) -> list[Group]:
     return groups + [Group(one.name + number, [one]) for one, number in zip(others, numbers, strict=True)]
 
 
+# Words
+
+
 def labels_of(trainings: Sequence[Training]) -> list[str]:
     """Return the method of each in words, with the settings in which it differs from most of them, or that are not 0.
 
@@ -163,6 +166,40 @@ def in_words(training: Training, names: Iterable[str]) -> str:
 
     told = [f"{training.words[name]} = {short(training.settings[name])}" for name in names if name in training.words]
     return ", ".join([training.label, *told])
+
+
+def heading(trainings: Sequence[Training], *more: str) -> str:
+    """Return what runs have in common, for a title: data set, label noise, network; and what is said beside."""
+    noises, networks = ({getattr(each, name) for each in trainings} for name in ("label_noise", "network"))
+    noise = f", {100 * noises.pop():g} % label noise" if noises not in ({0.0}, set()) and len(noises) == 1 else ""
+    data = [f"{trainings[0].data}{noise}"] if trainings else []
+    return " · ".join(part for part in (*data, *(networks if len(networks) == 1 else ()), *more) if part)
+
+
+def place(record: Evaluation) -> str:
+    """Return the folder of a run, or the name of an evaluation."""
+    return record.training.folder if record.training is not None and record.training.folder else record.name
+
+
+def check_split(group: Group, data: str) -> None:
+    """Refuse evaluations without a split, and name those that there are."""
+    for each in group.evaluations:
+        if data not in each.splits:
+            hint = nearest(data, each.splits) if each.splits else f"run `subspaces evaluate {place(each)}`"
+            raise UserError(f"{place(each)} was not evaluated on {data!r}: {hint}")
+
+
+def standard_for(group: Group, groups: Iterable[Group]) -> Group | None:
+    """Return the standard training that differs from a method's in nothing but the method."""
+    if (ours := group.training) is None:
+        return None
+    for other in groups:
+        theirs = other.training
+        if other is not group and theirs is not None and theirs.settings.get("method") == "standard":
+            shared = ours.settings.keys() & theirs.recipe.keys() - {"method", "trunk"}
+            if all(ours.settings[name] == theirs.recipe[name] for name in shared):
+                return other
+    return None
 
 
 @dataclass(frozen=True)
@@ -202,37 +239,3 @@ def _at(side: dict[tuple[int, ...], float], unit: tuple[int, ...]) -> float | No
     found = [side.get(unit)] if unit in side else [side.get((seed,)) for seed in unit]
     values = [value for value in found if value is not None]
     return sum(values) / len(values) if len(values) == len(found) else None
-
-
-def check_split(group: Group, data: str) -> None:
-    """Refuse evaluations without a split, and name those that there are."""
-    for each in group.evaluations:
-        if data not in each.splits:
-            hint = nearest(data, each.splits) if each.splits else f"run `subspaces evaluate {place(each)}`"
-            raise UserError(f"{place(each)} was not evaluated on {data!r}: {hint}")
-
-
-def place(record: Evaluation) -> str:
-    """Return the folder of a run, or the name of an evaluation."""
-    return record.training.folder if record.training is not None and record.training.folder else record.name
-
-
-def standard_for(group: Group, groups: Iterable[Group]) -> Group | None:
-    """Return the standard training that differs from a method's in nothing but the method."""
-    if (ours := group.training) is None:
-        return None
-    for other in groups:
-        theirs = other.training
-        if other is not group and theirs is not None and theirs.settings.get("method") == "standard":
-            shared = ours.settings.keys() & theirs.recipe.keys() - {"method", "trunk"}
-            if all(ours.settings[name] == theirs.recipe[name] for name in shared):
-                return other
-    return None
-
-
-def heading(trainings: Sequence[Training], *more: str) -> str:
-    """Return what runs have in common, for a title: data set, label noise, network; and what is said beside."""
-    noises, networks = ({getattr(each, name) for each in trainings} for name in ("label_noise", "network"))
-    noise = f", {100 * noises.pop():g} % label noise" if noises not in ({0.0}, set()) and len(noises) == 1 else ""
-    data = [f"{trainings[0].data}{noise}"] if trainings else []
-    return " · ".join(part for part in (*data, *(networks if len(networks) == 1 else ()), *more) if part)

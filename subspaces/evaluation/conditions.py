@@ -65,10 +65,7 @@ def conditions(groups: Iterable[Group]) -> list[Condition]:
     found: dict[tuple[Any, ...], list[int]] = {}
     for *key, severity in _common(every):
         found.setdefault(tuple(key), []).append(int(severity))
-    named = [
-        Condition(name, kind, source, count, tuple(sorted(severities)))
-        for (name, kind, source, count), severities in found.items()
-    ]
+    named = [Condition(*key[:4], severities=tuple(sorted(each))) for key, each in found.items()]
     return sorted(named, key=lambda each: ORDER.index(each.group) if each.group in ORDER else len(ORDER))
 
 

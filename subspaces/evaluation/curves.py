@@ -45,13 +45,9 @@ def level(answer: GroupAnswer, metric: str) -> Curve:
 
 
 def along(group: Group, metric: str, data: str = SPLIT, average: str | None = "") -> Curve:
-    """Return a metric of the points of a line or curve, or of its ensembles of alpha and 1 - alpha.
+    """Return a metric of the points of a line or curve on a split, or of its ensembles of alpha and 1 - alpha.
 
-    Args:
-        group: the evaluations.
-        metric: its name.
-        data: the split.
-        average: how the members of the ensembles are averaged, None for as usual; "" for the points.
+    `average` says how the members of the ensembles are averaged, None for as usual; "" is for the points.
     """
     if group.rows is None:
         check_split(group, data)
@@ -113,10 +109,7 @@ def described(name: str, groups: Iterable[Group] = ()) -> Metric:
     """Return a metric, or a column of a log, in words: as the evaluations have it, as it is defined, or by its name."""
     told = (each for group in groups for one in group.evaluations for each in one.metrics)
     defined = (*METRICS.values(), *classification.DISTANCES, *regression.DISTANCES, *outliers.METRICS, *LOGGED)
-    for each in (*told, *defined):
-        if each.name == name:
-            return each
-    return Metric(name, name.replace("_", " "), "")
+    return next((each for each in (*told, *defined) if each.name == name), Metric(name, name.replace("_", " "), ""))
 
 
 def shared(evaluations: Sequence[Evaluation]) -> list[Metric]:

@@ -202,9 +202,9 @@ def choice(what: Any, metric: Metric, rows: Iterable[Row], among: Iterable[Row],
     return Choice(what, metric.name, on, on == "test", value, {row.data: dict(row.metrics) for row in same})
 
 
-def merged(rows: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """Return rows with new ones in place of those about the same, in an order that does not depend on when."""
-    return sorted({row.key: row for row in (*rows, *new)}.values(), key=_order)
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Return rows in an order that does not depend on when they were measured."""
+    return sorted(rows, key=_order)
 
 
 def _order(row: Row) -> tuple[Any, ...]:

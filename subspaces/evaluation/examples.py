@@ -1,7 +1,7 @@
 """The predictions of each point, and the images whose predicted class changes along the points.
 
-Predictions are stored with the measurements of each point, so that choices and images need no networks. Of long splits
-the first examples are kept.
+Predictions are stored with the measurements of each point, so that images need no networks. Of long splits the first
+examples are kept.
 """
 
 import base64
@@ -16,6 +16,7 @@ from subspaces.evaluation.rows import Alpha, Examples
 
 KEPT = 100_000  # examples of a split
 LIMIT = 48  # images on a page
+SMALL = 64 * 64  # pixels of one
 SPLIT = "test"
 
 
@@ -44,10 +45,6 @@ class Predicted(NamedTuple):
     def to_text(self) -> str:
         """Return both as text."""
         return to_text(torch.cat([self.classes, self.confidence.view(torch.int32)]))
-
-    def each(self, labels: Tensor) -> Tensor:
-        """Return the confidences, and whether the classes are right: float64 [n, 2]."""
-        return torch.stack([self.confidence.double(), (self.classes == labels).double()], dim=1)
 
 
 def to_text(numbers: Tensor) -> str:
@@ -117,3 +114,15 @@ def choose(predicted: Tensor, confidence: Tensor, limit: int = LIMIT) -> Tensor:
     for key in (confidence.double().nan_to_num(nan=0.0).mean(0), changes, classes):  # stable: the last key counts most
         order = order[key[order].argsort(descending=True, stable=True)]
     return order[classes[order] > 0][:limit]
+
+
+def small_pictures(images: Tensor) -> Tensor | None:
+    """Return images as uint8 if they are small enough for a page; those of any numbers are stretched to 0 … 255."""
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or images.shape[-2] * images.shape[-1] > SMALL:
+        return None
+    if images.dtype == torch.uint8:
+        return images.cpu()
+    flat = images.detach().cpu().double().flatten(1)
+    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    stretched = 255 * (flat - low) / (high - low).clamp(min=1e-12)
+    return stretched.round().to(torch.uint8).reshape(images.shape)

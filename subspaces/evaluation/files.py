@@ -1,11 +1,11 @@
-"""JSON files and lines with a checksum of their content inside, and dataclasses from what they hold."""
+"""JSON files and lines with a checksum of their content inside, measurements by key, and dataclasses of both."""
 
 import dataclasses
 import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -13,8 +13,10 @@ from typing import Any, get_args, get_type_hints
 from subspaces.core import files
 from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
+from subspaces.text import Named
 
 CHECKSUM = "sha256"
+MEASUREMENTS = "measurements.jsonl"
 CHANGED = "it was changed by hand, or by a fault: its content does not match its checksum"
 
 
@@ -131,3 +133,57 @@ def build(kind: Any, value: Any) -> Any:
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+# Measurements
+
+Key = Mapping[str, Any]
+Values = dict[str, Any]
+
+
+class Measurements:
+    """Measurements by their keys, each a mapping of what JSON can hold; of two with one key the last counts.
+
+    With a path each is a line of an append-only file, from which an interrupted evaluation continues: a key (what was
+    measured, and how) and its values. What has another key, such as other statistics, stays.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._found: dict[str, tuple[Key, Values]] = {}
+        for key, values in [] if path is None or not path.exists() else read_measurements(path):
+            self._keep(key, values)
+
+    def find(self, key: Key, metrics: Iterable[Named] = ()) -> Values | None:
+        """Return what was measured of a key, with at least these metrics."""
+        _, found = self._found.get(json.dumps(key, sort_keys=True), (key, None))
+        there = found is not None and {each.name for each in metrics} <= set(found.get("metrics", ()))
+        return found if there else None
+
+    def items(self, **parts: Any) -> Iterator[tuple[Key, Values]]:
+        """Yield keys that have these entries, and what was measured of them, the latest last."""
+        wanted = json.loads(json.dumps(parts))
+        for key, values in list(self._found.values()):
+            if all(key.get(name) == value for name, value in wanted.items()):
+                yield key, values
+
+    def add(self, key: Key, values: Values) -> None:
+        """Add a measurement, in place of an earlier one of the same key."""
+        entry = json.loads(json.dumps({"key": key, "values": values}))
+        self._keep(entry["key"], entry["values"])
+        if self.path is not None:
+            append_line(self.path, entry)
+
+    def _keep(self, key: Key, values: Values) -> None:
+        name = json.dumps(key, sort_keys=True)
+        self._found.pop(name, None)
+        self._found[name] = key, values
+
+
+def read_measurements(path: Path) -> list[tuple[Key, Values]]:
+    """Return the measurements of a file; a last line that was not written to its end is left out."""
+    remedy = "remove that line, or the file, and what it holds is measured again"
+    try:
+        return [(dict(entry["key"]), dict(entry["values"])) for entry in read_lines(path, remedy)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(path, f"a line without key and values: {error}", remedy) from None

@@ -138,10 +138,10 @@ class GroupAnswer:
 
 def each_answer(group: Group, data: str = SPLIT, **wanted: Any) -> list[GroupAnswer]:
     """Return `answers` one by one."""
-    frame = answers(group, data, **wanted)
+    parts = answers(group, data, **wanted).groupby(["answer", "words"], sort=False)
     return [
         GroupAnswer(group, str(kind), str(words), int(part["networks"].iloc[0]), int(part["runs"].iloc[0]), part)
-        for (kind, words), part in frame.groupby(["answer", "words"], sort=False)
+        for (kind, words), part in parts
     ]
 
 

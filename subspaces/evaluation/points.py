@@ -9,7 +9,6 @@ import torch
 
 from subspaces.core import randomness
 from subspaces.core.shapes import Shape
-from subspaces.errors import ArgumentError
 from subspaces.evaluation.rows import About, Alpha
 
 Place = float | tuple[float, ...]
@@ -77,10 +76,10 @@ def _rounded(alpha: float) -> float:
 
 def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     m = shape.vertices
-    vertices = [_barycentric([index], m) for index in range(m)]
-    roles: dict[Place, str] = {_barycentric(range(m), m): "midpoint"}
+    vertices = [barycentric([index], m) for index in range(m)]
+    roles: dict[Place, str] = {barycentric(range(m), m): "midpoint"}
     for ends in itertools.combinations(range(m), 2):
-        roles.setdefault(_barycentric(ends, m), "edge")
+        roles.setdefault(barycentric(ends, m), "edge")
     if m == 3 and triangle:
         for i, j in itertools.product(range(triangle + 1), repeat=2):
             if i + j <= triangle:
@@ -94,7 +93,8 @@ def _inside(shape: Shape, random: int, triangle: int, seed: int) -> list[Item]:
     return items
 
 
-def _barycentric(vertices: Iterable[int], m: int) -> tuple[float, ...]:
+def barycentric(vertices: Iterable[int], m: int) -> tuple[float, ...]:
+    """Return equal shares of some of m vertices."""
     chosen = set(vertices)
     return tuple(1 / len(chosen) if index in chosen else 0.0 for index in range(m))
 
@@ -102,16 +102,6 @@ def _barycentric(vertices: Iterable[int], m: int) -> tuple[float, ...]:
 def middle_of(shape: Shape) -> Place:
     """Return the midpoint."""
     return 0.0 if kind(shape) == "single" else to_place(shape.midpoint().tolist())
-
-
-def average_of(shape: Shape, vertices: Iterable[int]) -> Place:
-    """Return where the uniform average of some vertices lies."""
-    chosen = sorted(set(vertices))
-    if kind(shape) == "simplex":
-        return _barycentric(chosen, shape.vertices)
-    if kind(shape) == "interval" and shape.vertices == 2:
-        return sum(chosen) / len(chosen)
-    raise ArgumentError(f"{shape} does not hold the average of its vertices: expected a simplex, or a line")
 
 
 def coefficients(shape: Shape, place: Place) -> list[float]:
@@ -135,7 +125,7 @@ def outline(shape: Shape) -> list[list[float]] | None:
     if kind(shape) == "interval":
         return [coefficients(shape, step / 40) for step in range(41)]
     if kind(shape) == "simplex" and shape.vertices == 3:
-        return [list(_barycentric([index], 3)) for index in (0, 1, 2, 0)]
+        return [list(barycentric([index], 3)) for index in (0, 1, 2, 0)]
     return None
 
 

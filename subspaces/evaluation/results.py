@@ -1,27 +1,24 @@
 """Plan what is measured of a subject, and build its evaluation from the measurements."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
-
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import selective, shifted_data
-from subspaces.evaluation.answers import ANSWERS, SOUP
+from subspaces.evaluation import shifted_data
+from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.display import Progress
 from subspaces.evaluation.evaluation import FILE, Evaluation, choice
 from subspaces.evaluation.examples import SPLIT, examples_of
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import Network, corners, measure_plane, planes_of
-from subspaces.evaluation.points import Item, average_of, kind, plan
+from subspaces.evaluation.points import Item, kind, plan
 from subspaces.evaluation.rows import Answered, Choice, Examples, Row
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.text import listed
 
-SHARE = 0.5  # of the midpoint's error is what the threshold aims at
 PAIRS = 6  # of opposite points along a line or curve on shifted data, the midpoint among them, which are 11 points
 
 
@@ -31,7 +28,6 @@ class PredictionWarning(UserWarning):
 
 def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
     """Raise for settings that do not fit a subject, before anything is measured."""
-    _chosen_on(subject, settings)
     shifted_data.check(subject, settings.corruptions)
     shifted_data.outliers_of(subject, settings.outliers)
     if settings.wants_plane:
@@ -40,41 +36,15 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
                 f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
             )
         corners(subject, others)
-    asked = settings.answers or subject.answers
-    if SOUP in asked:
-        if subject.networks:
-            raise ArgumentError(
-                f"answers={SOUP}: {subject.name} is no family of networks; make one of them with "
-                f"Subspace.from_modules(networks, Simplex({subject.shape.vertices}))"
-            )
-        average_of(subject.shape, [0])  # which refuses a shape that does not hold it
-        if "validation" not in subject.splits:
-            raise ArgumentError(
-                f"answers={SOUP}: {subject.name} held no images out, by which it is chosen; train with --validation "
-                "(or pass validation=)"
-            )
-    elif not _items_of(subject, settings)[1]:
-        usual = ", ".join(map(repr, subject.answers))
+    if not _items_of(subject, settings)[1]:
+        asked, usual = settings.answers or subject.answers, ", ".join(map(repr, subject.answers))
         raise ArgumentError(f"answers={listed(asked)}: {subject.name} has none of these; expected some such as {usual}")
 
 
-def _chosen_on(subject: Subject, settings: Settings) -> list[str]:
-    if settings.choose_on == "auto":
-        return [split for split in subject.splits if split == "validation"]
-    if settings.choose_on not in subject.splits:
-        raise ArgumentError(
-            f"choose_on={settings.choose_on!r}: {subject.name} held no images out; train with --validation (or pass "
-            "validation=), or choose on the test set, which is marked"
-        )
-    return [settings.choose_on]
-
-
-def _items_of(
-    subject: Subject, settings: Settings, soup: tuple[int, ...] | None = None
-) -> tuple[list[Item], list[Answered]]:
+def _items_of(subject: Subject, settings: Settings) -> tuple[list[Item], list[Answered]]:
     points: Any = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
     walk = [] if subject.networks else plan(subject.shape, **points, seed=subject.seed)
-    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes, soup=soup)
+    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes)
     items, wanted = list(walk), [ANSWERS.find(name) for name in settings.answers or subject.answers]
     averages = subject.task.averages
     for item in (answer.item(family) for answer in wanted):
@@ -97,19 +67,6 @@ def _thinned(subject: Subject, items: Sequence[Item], answers: Sequence[Answered
     return [item for item in items if item in kept or any(a.is_of(r) for r in item.rows(averages) for a in answers)]
 
 
-def _measured(session: Session, others: Sequence[Network]) -> tuple[list[Row], list[Answered]]:
-    """Measure what is missing; return all rows, and the answers."""
-    subject, settings = session.subject, session.settings
-    items, answers = _items_of(subject, settings)
-    session.walk(items)
-    if SOUP in (settings.answers or subject.answers):
-        items, answers = _items_of(subject, settings, session.soup())
-        session.walk(items)
-    if settings.wants_plane:
-        measure_plane(session, corners(subject, others))
-    return session.rows(session.measure_other_data(_thinned(subject, items, answers))), answers
-
-
 def evaluate(
     subject: Subject,
     metrics: Sequence[Metric],
@@ -123,7 +80,11 @@ def evaluate(
     `command` is the command line, which is stored with the earlier ones.
     """
     session, folder = Session(subject, metrics, settings, progress), subject.folder
-    rows, answers = _measured(session, others)
+    items, answers = _items_of(subject, settings)
+    session.walk(items)
+    if settings.wants_plane:
+        measure_plane(session, corners(subject, others))
+    rows = session.rows(session.measure_other_data(_thinned(subject, items, answers)))
     earlier = Evaluation.load(folder) if folder is not None and (folder / FILE).exists() else None
     if earlier is not None and earlier.family != subject.checksum:
         earlier = None
@@ -142,12 +103,12 @@ def evaluate(
         task=subject.task.name,
         metrics=[each.described for each in session.metrics],
         answers=answers,
-        environment=session.environment(),
+        environment=_environment(session, earlier),
         dataset={**dataset, "splits": {**dataset["splits"], **splits}},
         statistics=statistics,
         rows=rows,
         planes=planes_of(session),
-        choices=_choices(session, rows, earlier),
+        choices=_choices(session, rows),
         examples=_examples(session, rows, earlier),
         command="\n".join(dict.fromkeys(filter(None, commands))),
         **subject.trained(statistics),
@@ -158,39 +119,23 @@ def evaluate(
     return found
 
 
-def _choices(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> list[Choice]:
-    """Return the choices on the split of the settings, and on those of the earlier evaluation."""
-    same = earlier is not None and earlier.statistics.get("batches") == session.settings.statistics_batches
-    before = [each.chosen_on for each in earlier.choices] if earlier is not None and same else []
-    middle = {}
-    for row in rows:
-        if row.kind == "point" and row.role == "midpoint" and not row.group:
-            predicted = session.predicted(row.alphas[0], row.data)
-            if predicted is not None:
-                middle[row.data] = predicted.each(session.labels(row.data))
-    wanted = dict.fromkeys([*before, *_chosen_on(session.subject, session.settings)])
-    return [each for split in wanted for each in choose(rows, split, session.shown, middle)]
+def _environment(session: Session, earlier: Evaluation | None) -> dict[str, Any]:
+    """Return where the last measurement was made."""
+    if earlier is not None and not session.measured:
+        return earlier.environment
+    checksum = session.subject.checksum
+    return {**session.subject.environment, **({} if checksum is None else {"family": checksum})}
 
 
-def choose(rows: Sequence[Row], split: str, by: Sequence[Metric], middle: Mapping[str, Tensor]) -> list[Choice]:
-    """Return what is chosen on a split, held-out examples or the test set, which is marked.
-
-    The best point by each metric, the best pair by the first of them, and for classifiers the lowest confidence from
-    which the midpoint's predictions have at most half of its error; `middle` are its confidences on each split, and
-    whether it is right, [n, 2].
-    """
+def _choices(session: Session, rows: Sequence[Row]) -> list[Choice]:
+    """Return the best points on held-out examples by the shown metrics, and the best pair by the first of them."""
+    split, by = "validation", session.shown
     there = [row for row in rows if row.data == split and not row.group]
     points = [row for row in there if row.kind == "point"]
     pairs = [row for row in there if row.average not in (None, "logits") and len(row.alphas) == 2]
     pairs = [row for row in pairs if row.alphas[0] != row.alphas[1]]
     found = [choice("point", metric, rows, points, split) for metric in by]
     found.append(choice("pair", by[0], rows, pairs, split))
-    midpoint = next((row for row in there if row.role == "midpoint"), None)
-    error = 1 - midpoint.metrics["accuracy"] if midpoint is not None and split in middle else 0
-    threshold = selective.threshold(middle[split], SHARE * error) if error else None
-    if threshold is not None:
-        reported = {name: selective.answered(each, threshold) for name, each in middle.items()}
-        found.append(Choice("threshold", "risk", split, split == "test", threshold, reported))
     return [each for each in found if each is not None]
 
 

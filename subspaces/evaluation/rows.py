@@ -1,6 +1,5 @@
 """What was measured: rows of points and ensembles on some data, and planes, choices and examples beside them."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -73,16 +72,6 @@ class Row:
     severity: int = 0
     group: str = ""
     source: str = ""
-
-    @property
-    def about(self) -> About:
-        """Which networks answered."""
-        return About(self.kind, self.role, self.alphas, self.average, self.networks)
-
-    @property
-    def key(self) -> str:
-        """What was measured on what: no two rows of one evaluation have the same key."""
-        return json.dumps([self.data, self.severity, self.group, self.source, *vars(self.about).values()])
 
     @property
     def split(self) -> str:
@@ -181,7 +170,7 @@ class Plane:
 class Choice:
     """Something that was chosen by a metric; `on_test` marks a choice on the split that is reported."""
 
-    what: Literal["point", "pair", "threshold"]
+    what: Literal["point", "pair"]
     by: str
     chosen_on: str
     on_test: bool

@@ -51,22 +51,3 @@ def risk_coverage(each: Tensor) -> RiskCoverage:
     kept = sorted({max(1, (2 * n * step + steps) // (2 * steps)) for step in range(POINTS)})  # rounded
     chosen = risk[torch.tensor(kept, device=risk.device) - 1]
     return RiskCoverage([k / n for k in kept], chosen.tolist())
-
-
-def threshold(each: Tensor, risk: float) -> float | None:
-    """Return the lowest confidence from which the answers have an error of at most `risk`; None if there is none."""
-    confidence, correct = by_confidence(each)
-    kept = torch.arange(1, len(correct) + 1, device=correct.device)
-    last = torch.ones_like(kept, dtype=torch.bool)  # of its confidence: a threshold keeps equals together
-    last[:-1] = confidence[1:] != confidence[:-1]
-    wrong = (1 - correct).cumsum(0).round()  # a whole number at each of those, but for the rounding of means
-    allowed = confidence[last & (wrong / kept <= risk) & ~confidence.isnan()]
-    return float(allowed[-1]) if len(allowed) else None
-
-
-def answered(each: Tensor, threshold: float) -> dict[str, float]:
-    """Return the share of examples that are at least as confident as a threshold, and the error among them, or 0."""
-    confidence, correct = each.unbind(1)
-    kept = confidence >= threshold
-    coverage, wrong = torch.stack([kept.double().mean(), (kept * (1 - correct)).mean()]).tolist()
-    return {"coverage": coverage, "risk": wrong / coverage if coverage else 0.0}

@@ -1,7 +1,6 @@
 """Measure what is missing of one subject: hand networks, averages and data to the loop, and keep the rows."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,39 +12,18 @@ from subspaces.core.files import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import examples, files, shifted_data
 from subspaces.evaluation.display import Progress, counted
-from subspaces.evaluation.evaluation import REMEDY, merged
+from subspaces.evaluation.evaluation import REMEDY, in_order
 from subspaces.evaluation.examples import Predicted
-from subspaces.evaluation.measurements import FILE, Measurements
+from subspaces.evaluation.files import MEASUREMENTS, Measurements
 from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.outliers import outlier_metrics
-from subspaces.evaluation.points import Item, Place, average_of, coefficients, to_alpha, to_place
+from subspaces.evaluation.points import Item, coefficients, to_place
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import OUTLIERS, About, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
-
-PRECISIONS = ("float32", "bfloat16")
-
-
-def greedy(vertices: Sequence[int], merit: Callable[[tuple[int, ...]], float]) -> tuple[int, ...]:
-    """Return the vertices of the greedy soup (Wortsman et al., 2022), the best on held-out examples.
-
-    `merit` is that of the average of some vertices: the higher, the better. From the best vertex on, each is kept with
-    which it does not get worse. A vertex whose merit is NaN is not added to others, nor one with which it becomes NaN.
-    """
-    alone = {vertex: merit((vertex,)) for vertex in vertices}
-    ranked = sorted((vertex for vertex in alone if alone[vertex] > -math.inf), key=lambda vertex: -alone[vertex])
-    ranked = ranked or list(alone)[:1]  # equals stay in their order
-    kept: tuple[int, ...] = (ranked[0],)
-    reached = alone[ranked[0]]
-    for vertex in ranked[1:]:
-        tried = tuple(sorted((*kept, vertex)))
-        found = merit(tried)
-        if found >= reached:
-            kept, reached = tried, found
-    return kept
 
 
 class Session:
@@ -54,11 +32,8 @@ class Session:
     def __init__(self, subject: Subject, metrics: Sequence[Metric], settings: Settings, progress: Progress) -> None:
         self.subject, self.task, self.metrics, self.settings = subject, subject.task, list(metrics), settings
         self.progress, self.measured = progress, False
-        own = str(subject.settings["precision"])
-        # "auto" accepts what was measured in another precision before, on another device
-        precisions = [own] if settings.precision != "auto" else list(dict.fromkeys([own, *PRECISIONS]))
-        self.known = Measurements(None if subject.folder is None else subject.folder / FILE, precisions)
-        self.family = {"family": subject.checksum}
+        self.known = Measurements(None if subject.folder is None else subject.folder / MEASUREMENTS)
+        self.family = {"family": subject.checksum, "precision": str(subject.settings["precision"])}
         self.how = {**self.family, "statistics": settings.statistics_batches}
         self.broken: list[tuple[About, str, int, int]] = []  # NaN: whose, on what, how many of how many
         self.shown = [each for each in self.metrics if each.name in self.task.shown] or self.metrics[:2]  # by planes
@@ -70,14 +45,9 @@ class Session:
         return self.subject.predictor(self.subject.splits, self.settings.statistics_batches)
 
     def add(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
-        """Store a measurement, and before the first one the environment."""
-        if not self.measured:
-            here = self.subject.environment
-            place = {"of": "environment", **self.how, "where": {**here, "time": ""}}
-            if self.known.find(place) is None:
-                self.known.add(place, {"time": here.get("time", "")})
-            self.measured = True
+        """Store a measurement."""
         self.known.add(key, values)
+        self.measured = True
 
     def walk(self, items: Sequence[Item]) -> None:
         """Measure what is missing of items on all splits."""
@@ -111,12 +81,10 @@ class Session:
         outliers = shifted_data.outliers_of(self.subject, self.settings.outliers)
         inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
         for what, sets in (("shifts", shifted), ("outliers", outliers)):
-            missing = [
-                (data, some) for data in sets if (some := [item for item in items if self._is_missing(item, data)])
-            ]
+            left = [(data, some) for data in sets if (some := [item for item in items if self._is_missing(item, data)])]
             if sets:
-                tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(missing), len(sets))
-            for data, some in missing:
+                tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(left), len(sets))
+            for data, some in left:
                 if sets is shifted:
                     rows, count = self._measure(some, data, partial(Metrics, metrics=self.headlines), joined=True)
                     for each in rows:
@@ -139,10 +107,10 @@ class Session:
     def _averages(self, data: Data) -> Sequence[str]:
         return self.task.averages[:1] if data.group else self.task.averages
 
-    def _metrics(self, data: Data) -> Sequence[Metric]:
-        if data.group == OUTLIERS:
+    def _metrics(self, group: str) -> Sequence[Metric]:
+        if group == OUTLIERS:
             return ()
-        return self.headlines if data.group else self.metrics
+        return self.headlines if group else self.metrics
 
     def _measure(
         self, items: Sequence[Item], data: Data, make: Callable[..., Any], **how: Any
@@ -157,7 +125,7 @@ class Session:
     def _is_missing(self, item: Item, data: Data) -> bool:
         """Return whether a row of an item is not known; loaders of the user may have changed, so theirs never are."""
         for about in item.rows(self._averages(data)):
-            found = self.known.find(self._key(data, about), self._metrics(data))
+            found = self.known.find(self._key(data, about), self._metrics(data.group))
             keeps = self.task.keeps and not data.group and about.kind == "point"
             if found is None or data.source == "given" or (keeps and "predicted" not in found):
                 return True
@@ -167,7 +135,7 @@ class Session:
         about = measured.about
         places = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about.alphas]
         row = Row(coefficients=places, **vars(about), **data.key, count=count, **found)
-        metrics = [each.name for each in self._metrics(data)] or list(row.metrics)
+        metrics = [each.name for each in self._metrics(data.group)] or list(row.metrics)
         values = {"row": files.plain(row), "metrics": metrics, "images": self.predictor.statistics_images}
         if measured.broken:
             self.broken.append((about, data.name, measured.broken, count))
@@ -180,25 +148,6 @@ class Session:
                 examples.same_order(data.name, examples.from_text(earlier["labels"]).long(), kept[1])
         self.add(self._key(data, about), values)
 
-    def soup(self) -> tuple[int, ...]:
-        """Return the vertices of the greedy soup, by the first of the shown metrics on the validation examples."""
-        count, (metric, *_) = self.subject.shape.vertices, self.shown
-        tick = counted(self.progress, f"{self.subject.name}: soup", 0, 2 * count)
-
-        def merit(vertices: tuple[int, ...]) -> float:
-            place = average_of(self.subject.shape, vertices)
-            if not (rows := self._validated(place)):
-                self.walk([Item("candidate", (place,))])
-                rows = self._validated(place)
-            tick(1)
-            return metric.merit(rows[0].metrics[metric.name])
-
-        return greedy(range(count), merit)
-
-    def _validated(self, place: Place) -> list[Row]:
-        rows = (row for row in self.rows() if row.data == "validation" and row.kind == "point")
-        return [row for row in rows if row.alphas == [to_alpha(place)]]
-
     # Results
 
     def rows(self, current: Sequence[Data] = ()) -> list[Row]:
@@ -206,22 +155,20 @@ class Session:
         sources: dict[Any, str] = {}
         found: list[Row] = []
         for key, values in self.known.items(of="row", **self.how):
-            wanted = {each.name for each in (self.headlines if key["group"] else self.metrics)}
-            if key["group"] != OUTLIERS and not wanted <= set(values["metrics"]):
+            wanted = {each.name for each in self._metrics(key["group"])}
+            if not wanted <= set(values["metrics"]):
                 continue
             row: Row = self.built(Row, values["row"])
-            if key["group"] != OUTLIERS:
-                metrics = {name: value for name, value in row.metrics.items() if name in wanted}
+            if wanted:
+                kept = {name: value for name, value in row.metrics.items() if name in wanted}
                 scaled = row.scaled and {
-                    name: value for name, value in row.scaled.items() if name in wanted or name == "temperature"
+                    name: row.scaled[name] for name in row.scaled if name in {*wanted, "temperature"}
                 }
-                row = dataclasses.replace(row, metrics=metrics, scaled=scaled)
+                row = dataclasses.replace(row, metrics=kept, scaled=scaled)
             found.append(row)
             sources[row.data, row.severity, row.group == OUTLIERS] = row.source
         sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in current}
-        return merged(
-            [], (row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
-        )
+        return in_order(row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
 
     def predicted(self, alpha: Any, split: str) -> Predicted | None:
         """Return the predictions of a point on a split, if they are kept."""
@@ -240,17 +187,9 @@ class Session:
         try:
             return files.build(kind, value)
         except ArgumentError as error:
-            raise damaged(self.known.path or Path("measurements"), error, REMEDY) from None
+            raise damaged(self.known.path or Path(MEASUREMENTS), error, REMEDY) from None
 
     def images(self) -> int:
         """Return the number of images behind the batch-norm statistics; 0 without batch norm."""
         found = [values["images"] for _, values in self.known.items(of="row", **self.how) if "images" in values]
         return int(found[-1]) if found else 0
-
-    def environment(self) -> dict[str, Any]:
-        """Return the environment of the first measurement; "later" has those of continued evaluations."""
-        found = [(key, {**key["where"], **each}) for key, each in self.known.items(of="environment", **self.how)]
-        found.sort(key=lambda entry: self.known.precisions.index(entry[0]["precision"]))
-        known = [each for _, each in found] or [self.subject.environment]
-        family = {} if self.subject.checksum is None else self.family
-        return {**known[0], **family, **({"later": known[1:]} if known[1:] else {})}

@@ -15,7 +15,6 @@ from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.points import GRID
 from subspaces.text import nearest, one_of
 
-ChooseOn = Literal["auto", "validation", "test"]
 Precision = Literal["auto", "float32", "bfloat16"]
 PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
@@ -41,11 +40,6 @@ class Settings:
     grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
     random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
     triangle: int = _point(6, "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", (0, TRIANGLE))
-    choose_on: ChooseOn = _point(
-        "auto",
-        "Where the best points and the threshold are chosen: on held-out images, or on the test set, which is marked. "
-        "auto: on held-out images if the run has them, else nothing is chosen.",
-    )
     answers: Sequence[str] = _point(
         (), "How the networks answer, once for each way; by default as their method does.", choices=lambda: ANSWERS
     )
@@ -59,7 +53,7 @@ class Settings:
     statistics_batches: int | None = _setting(
         None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
-    precision: Precision = _setting("auto", "auto: bfloat16 on a GPU, or whatever the numbers that are there have.")
+    precision: Precision = _setting("auto", "auto: bfloat16 on a GPU.")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -76,13 +70,12 @@ class Settings:
             if entry.metadata["limits"] is not None and not (value is None and entry.default is None):
                 object.__setattr__(self, entry.name, checks.whole(entry.name, value, *entry.metadata["limits"]))
         checks.flag("plane", self.plane)
-        one_of("choose_on", self.choose_on, get_args(ChooseOn))
         one_of("precision", self.precision, get_args(Precision))
         object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
         object.__setattr__(self, "outliers", shifted_data.wanted_outliers(self.outliers))
         self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
         self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
-        self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b:0.3']", None)
+        self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b']", None)
         if len(self.through) > 3:
             raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
 

@@ -1,27 +1,24 @@
 """Shifted examples: made of the test images, read from a folder, or loaders of the user's own; and outliers."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt, names_in, published
+from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from subspaces.evaluation.measuring import Data
 from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Subject
-from subspaces.text import listed, nearest
+from subspaces.text import nearest
 
-EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, a folder, or loaders such as {'rain': loader}"
+EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, or loaders such as {'rain': {1: loader}}"
 EXTRA = "extra"  # the group of corruptions that are kept for validation
-ANY = tuple(map(str, range(100_000)))  # classes without known names
 Given = dict[tuple[str, int], Iterable[Any]]
 """Loaders by name and severity, 0 where there is none."""
-Outliers = dict[str, Iterable[Any] | str | Path]
-"""Loaders by name, or for runs names of data sets and folders."""
+Outliers = dict[str, Iterable[Any] | str]
+"""Loaders by name, or for runs names of data sets."""
 
 
 @dataclass(frozen=True)
@@ -29,50 +26,40 @@ class Corruptions:
     """Which corruptions of the test images are measured, and how severe.
 
     Args:
-        names: of corruptions; "all" is the usual fifteen, "extra" adds the four that are kept for validation. By
-            default those that the folder has, or the fifteen.
+        names: of corruptions; "all" is the usual fifteen, "extra" adds the four that are kept for validation.
         severities: from 1 to 5.
         mean, std: the constants that your own loader normalises with; a run knows its own. By default images are
             uint8, or numbers from 0 to 1.
         seed: of the random numbers of noise and the like, the same for every network.
-        folder: with images that somebody has corrupted already, such as CIFAR-10-C; nothing is made then.
-        classes: the names of the folders of each class, in the order of your labels, where such a folder has them.
 
     Example:
         >>> shifted = ss.Corruptions(["fog", "snow"], severities=[1, 3, 5], mean=(0.5,), std=(0.25,))
         >>> ss.evaluate(family, test=loader, statistics=train_loader, corruptions=shifted)
     """
 
-    names: str | Sequence[str] | None = None
+    names: str | Sequence[str] = "all"
     severities: Sequence[int] = SEVERITIES
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
     seed: int = 0
-    folder: str | os.PathLike[str] | None = None
-    classes: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        folder = None if self.folder is None else checks.folder("folder", self.folder)
         whole = [checks.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")]
-        self._set(folder=folder, severities=tuple(sorted(set(whole))), seed=checks.whole("seed", self.seed, 0, 2**31))
+        self._set(severities=tuple(sorted(set(whole))), seed=checks.whole("seed", self.seed, 0, 2**31))
         for name in ("mean", "std"):
             if (given := getattr(self, name)) is not None:
                 numbers = _some(name, [given] if isinstance(given, (int, float)) else given, "one for each channel")
                 self._set(**{name: tuple(checks.number(name, each) for each in numbers)})
         if (self.mean is None) != (self.std is None) or min(self.std or (1.0,)) <= 0:
             raise ArgumentError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
-        if self.classes is not None:
-            self._set(classes=tuple(map(str, _some("classes", self.classes, "['cat', 'dog']"))))
-        self._set(names=self._named(folder))
+        self._set(names=self._named())
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
-    def _named(self, folder: Path | None) -> tuple[str, ...]:
-        if self.names is None and folder is not None:
-            return tuple(names_in(folder))
-        given = "all" if self.names is None else self.names
+    def _named(self) -> tuple[str, ...]:
+        given = self.names
         if isinstance(given, str) and given in ("all", EXTRA):
             return tuple(each.name for each in CORRUPTIONS.values() if given == EXTRA or each.group != EXTRA)
         chosen = [given] if isinstance(given, str) else _some("names", given, "['fog', 'snow'], or 'all'")
@@ -84,8 +71,6 @@ class Corruptions:
     @property
     def source(self) -> str:
         """The origin of the images, for the `source` column."""
-        if self.folder is not None:
-            return Path(self.folder).resolve().name
         return "made" if self.seed == 0 else f"made, seed {self.seed}"
 
 
@@ -102,9 +87,6 @@ def wanted(value: Any) -> Corruptions | Given | None:
         return value or None
     if value is True:
         return Corruptions()
-    text = isinstance(value, str) and value not in ("all", EXTRA, *CORRUPTIONS)
-    if isinstance(value, os.PathLike) or (text and (os.sep in value or Path(value).is_dir())):
-        return Corruptions(folder=value)
     if isinstance(value, str) or checks.listed(value):
         return Corruptions(value)
     if not isinstance(value, Mapping):
@@ -120,15 +102,9 @@ def wanted(value: Any) -> Corruptions | Given | None:
 
 
 def check(subject: Subject, what: Corruptions | Given | None) -> None:
-    """Raise for corruptions that cannot be made of the test examples, or read, before anything is measured."""
+    """Raise for corruptions that cannot be made of the test examples, before anything is measured."""
     if not isinstance(what, Corruptions):
         return
-    if what.folder is not None:
-        there = names_in(Path(what.folder))
-        lacking = [name for name in what.names or ("corruption",) if name not in there]
-        if lacking:
-            held = f"it holds {listed(there)}" if there else "it holds none at all"
-            raise FileNotFoundError(f"{what.folder}: found no {lacking[0]}; {held}: expected CIFAR-10-C or the like")
     if subject.folder is None:
         next(subject.pictures(what.mean, what.std), None)
     elif what.mean is not None:
@@ -142,7 +118,7 @@ def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
     if what is None:
         return []
     if isinstance(what, Corruptions):
-        pairs = [(name, severity) for name in what.names or () for severity in what.severities]
+        pairs = [(name, severity) for name in what.names for severity in what.severities]
         return [_corrupted(subject, what, name, severity) for name, severity in pairs]
     return [Data(name, partial(iter, loader), severity, "given", "given") for (name, severity), loader in what.items()]
 
@@ -150,15 +126,11 @@ def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
 def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> Data:
     def made() -> Iterator[Any]:
         first = 0
-        for images, _, rebuild in subject.pictures(how.mean, how.std):
+        for images, rebuild in subject.pictures(how.mean, how.std):
             yield rebuild(corrupt(images, name, severity, seed=how.seed, first=first))
             first += len(images)
 
-    def read() -> Iterable[Any]:
-        images = published(Path(how.folder or ""), name, severity, how.classes or subject.dataset["classes"] or ANY)
-        return subject.batches(images, how.mean, how.std)
-
-    return Data(name, made if how.folder is None else read, severity, CORRUPTIONS[name].group, how.source)
+    return Data(name, made, severity, CORRUPTIONS[name].group, how.source)
 
 
 def wanted_outliers(value: Any) -> Outliers:
@@ -168,11 +140,11 @@ def wanted_outliers(value: Any) -> Outliers:
     if isinstance(value, Mapping):
         return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
     several = list(value) if isinstance(value, (list, tuple)) else [value]
-    if all(isinstance(each, (str, os.PathLike)) for each in several):
-        return {str(each): each if isinstance(each, str) else Path(each) for each in several}
+    if all(isinstance(each, str) for each in several):
+        return {each: each for each in several}
     if not isinstance(value, Iterable):
-        expected = "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist', or a folder"
-        raise ArgumentError(f"outliers={checks.shown(value)}: expected {expected} of images")
+        expected = "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist'"
+        raise ArgumentError(f"outliers={checks.shown(value)}: expected {expected}")
     return {"outliers": checks.batches("outliers", value)}
 
 
@@ -181,8 +153,6 @@ def outliers_of(subject: Subject, sets: Outliers) -> list[Data]:
     if sets and subject.task.name != "classification":
         raise ArgumentError(f"outliers=…: the task is {subject.task.name}; expected a classification of examples")
     return [
-        subject.named(found)
-        if isinstance(found, (str, Path))
-        else Data(name, partial(iter, found), 0, OUTLIERS, "given")
+        subject.named(found) if isinstance(found, str) else Data(name, partial(iter, found), 0, OUTLIERS, "given")
         for name, found in sets.items()
     ]

@@ -5,27 +5,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, distributed, nested
+from subspaces.core import batchnorm, checks, distributed, nested
 from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family, usual
 from subspaces.evaluation.environment import environment
-from subspaces.evaluation.examples import same_order
+from subspaces.evaluation.examples import same_order, small_pictures
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.pictures import Pictures, Scale, in_batches, pictures_in, small_pictures
 from subspaces.evaluation.points import Place, to_alpha
 from subspaces.evaluation.predictor import Forward, Predictor
 from subspaces.evaluation.tasks import Classification, Task, with_outputs
-from subspaces.images.splits import Images
 
 Constants = Sequence[float] | None
+ROUNDING = 0.01  # by which numbers may leave [0, 1]: those of bfloat16 do
+
+
+class Pictures(NamedTuple):
+    """Images of a batch as bytes [n, C, H, W], and a function that puts other images in their place."""
+
+    images: Tensor
+    rebuild: Callable[[Tensor], Any]
 
 
 @dataclass(eq=False)
@@ -121,21 +127,11 @@ class Subject:
         """Yield the test images as bytes, with functions that rebuild their batches."""
         for batch in self.loaders["test"]:
             here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
-            yield pictures_in(here, self.task, Scale(mean, std))
+            yield pictures_in(here, self.task, mean, std)
 
-    def batches(self, images: Images, mean: Constants, std: Constants) -> Iterator[Any]:
-        """Yield other images, resized and normalised as the test images are, and their labels."""
-        first = next(self.pictures(mean, std))
-        side = first.images.shape[-1]
-        for x, y in in_batches(images, self.settings["device"], side=side, resize=side):
-            yield Scale(mean, std).to_numbers(x, first.dtype), y
-
-    def named(self, name: str | Path) -> Data:
-        """Return outliers by the name of a data set or folder, which only runs have."""
-        called = Path(name).name
-        raise ArgumentError(
-            f"outliers={called!r}: {self.name} is no run; expected loaders such as {{{called!r}: loader}}"
-        )
+    def named(self, name: str) -> Data:
+        """Return outliers by the name of a data set, which only runs know."""
+        raise ArgumentError(f"outliers={name!r}: {self.name} is no run; expected loaders such as {{{name!r}: loader}}")
 
 
 def subject_of(
@@ -194,3 +190,41 @@ def restoring(networks: Sequence[nn.Module]) -> Iterator[None]:
             part.training = mode
         for value, wanted in trained.items():
             value.requires_grad_(wanted)
+
+
+# Images as bytes
+
+
+def pictures_in(batch: Any, task: Task, mean: Constants = None, std: Constants = None) -> Pictures:
+    """Return the first images among the inputs of a batch, x = (bytes/255 - mean) / std, by default in [0, 1]."""
+    each = [one for one in nested.tensors(task.inputs(batch)) if one.dtype == torch.uint8 or one.is_floating_point()]
+    found = next((one for one in each if one.ndim == 4 and one.shape[1] in (1, 3)), None)
+    if found is None:
+        raise ArgumentError(
+            f"corruptions=…: a batch is {checks.shown(type(batch).__name__)} without images; expected a tensor "
+            "[n, 1 or 3, height, width] among its inputs, or loaders of your own: corruptions={'rain': {1: loader}}"
+        )
+    if not {len(mean or (0,)), len(std or (0,))} <= {1, channels := found.shape[1]}:
+        raise ArgumentError(
+            f"corruptions=…: mean={tuple(mean or ())}, std={tuple(std or ())}: the images have {channels} channels; "
+            f"expected {channels} numbers in each, or one for all channels"
+        )
+    centre, scale = (
+        torch.tensor(list(value)).view(-1, 1, 1).to(found.device) for value in (mean or (0.0,), std or (1.0,))
+    )
+
+    def rebuild(images: Tensor) -> Any:
+        scaled = images if found.dtype == torch.uint8 else ((images.float() / 255 - centre) / scale).to(found.dtype)
+        return nested.apply(lambda tensor: scaled if tensor is found else tensor, batch)
+
+    return Pictures(found if found.dtype == torch.uint8 else _to_bytes(found.float() * scale + centre), rebuild)
+
+
+def _to_bytes(x: Tensor) -> Tensor:
+    low, high = torch.stack(x.aminmax()).tolist()
+    if not (low >= -ROUNDING and high <= 1 + ROUNDING):
+        raise ArgumentError(
+            f"corruptions=…: the images have values from {low:.3g} to {high:.3g}; expected uint8, or numbers from "
+            "0 to 1: pass ss.Corruptions(mean=…, std=…) with the constants that your loader normalises with"
+        )
+    return (255 * x).round().clamp(0, 255).to(torch.uint8)

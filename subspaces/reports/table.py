@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from subspaces.evaluation.answers import CHOSEN_ON, named
+from subspaces.evaluation.answers import named
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.conditions import averaged_over, changed, conditions, outlier_metrics, relative
 from subspaces.evaluation.curves import shared
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.rows import OUTLIERS, Answered, Choice, Row
+from subspaces.evaluation.rows import OUTLIERS, Answered, Row
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -83,27 +83,19 @@ class Line:
 def lines(record: Evaluation, split: str = "test") -> Iterator[Line]:
     """Yield what a reader asks for first: the answers, fixed beforehand, each below it scaled; and what was chosen."""
     for answered in record.answers:
-        row, chosen = record.answer(answered.name, split), CHOSEN_ON.get(answered.name)
+        row = record.answer(answered.name, split)
         if row is not None:
-            yield Line(answered.words, answered.networks, chosen, chosen == split, row.metrics)
+            yield Line(answered.words, answered.networks, None, False, row.metrics)
         if row is not None and row.scaled is not None:
             metrics = dict(row.scaled)
             what = f"{answered.words}, temperature-scaled (T = {metrics.pop('temperature'):.3g})"
-            yield Line(what, answered.networks, chosen, chosen == split, metrics)
+            yield Line(what, answered.networks, None, False, metrics)
     for choice in record.choices:
         if split in choice.reported:
             networks = len(choice.value) if choice.what == "pair" else 1
-            what = _chosen(record, choice, split)
+            points = choice.value if choice.what == "pair" else [choice.value]
+            what = f"best {choice.what} by {record.metric(choice.by).label}: {named(points)}"
             yield Line(what, networks, choice.chosen_on, choice.chosen_on == split, choice.reported[split])
-
-
-def _chosen(record: Evaluation, choice: Choice, split: str) -> str:
-    if choice.what == "threshold":
-        middle = next((each.words for each in record.answers if each.name == "midpoint"), "midpoint")
-        coverage = choice.reported[split]["coverage"]
-        return f"{middle} where its confidence is at least {choice.value:.3f}: answers {coverage:.1%}"
-    points = choice.value if choice.what == "pair" else [choice.value]
-    return f"best {choice.what} by {record.metric(choice.by).label}: {named(points)}"
 
 
 def filled(records: Sequence[Evaluation], split: str = "test") -> RichTable:
@@ -119,8 +111,7 @@ def filled(records: Sequence[Evaluation], split: str = "test") -> RichTable:
             line.what,
             f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–",
             str(line.networks),
-            # the accuracy of a threshold is the share of right answers among those given
-            *_cells(line.metrics | ({"accuracy": 1 - line.metrics["risk"]} if "risk" in line.metrics else {}), metrics),
+            *_cells(line.metrics, metrics),
         ]
         for _, line in found
     ]

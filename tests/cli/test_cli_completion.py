@@ -39,7 +39,6 @@ def completed(line: str) -> list[str]:
         ("train digits-line --dataset ci", ["cifar10"]),
         ("train digits-line --network cresnet2", ["cresnet20"]),
         ("train digits-line --precision bf", ["bfloat16"]),
-        ("evaluate run --choose-on va", ["validation"]),
         ("evaluate run --answers mi", ["midpoint"]),
         ("st", ["study"]),
     ],

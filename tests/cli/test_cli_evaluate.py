@@ -3,7 +3,6 @@
 import inspect
 import json
 import os
-import re
 import shutil
 import signal
 from dataclasses import replace
@@ -67,10 +66,10 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_help_names_every_option() -> None:
     output = call("evaluate", "--help").output
-    options = "grid random triangle choose-on plane plane-through cells plane-statistics-batches data device precision"
+    options = "grid random triangle plane plane-through cells plane-statistics-batches data device precision"
     for option in [*options.split(), "workers", "statistics-batches", "quiet", "json"]:
         assert f"--{option} " in output
-    for option in ("corruptions", "severities", "corrupted", "corruption-seed", "outliers"):
+    for option in ("corruptions", "severities", "corruption-seed", "outliers"):
         assert f"--{option} " in output
 
 
@@ -90,9 +89,7 @@ def test_names_may_follow_an_option_in_a_row(received: dict[str, Any]) -> None:
         ("--corruptions fog --severities 6", "--severities=6: expected at least 1 and at most 5"),
         ("--corruptions fogs", "'fogs': did you mean 'fog'?"),
         ("--corruptions fog --corruption-seed -1", "--corruption-seed=-1"),
-        ("--corrupted there --corruption-seed 1", "images of a folder are made already"),
-        ("--outliers mnistt", "--outliers='mnistt': expected digits, mnist, cifar10, tiny-imagenet, imagenet or the "),
-        ("--outliers mnistt", "imagenet or the path of a folder with images (did you mean 'mnist'?)"),
+        ("--outliers mnistt", "--outliers='mnistt': expected digits, mnist, cifar10, tiny-imagenet, imagenet (did you"),
     ],
 )
 def test_what_is_wrong_about_a_shift_is_said_as_it_is_typed(typed: str, said: str) -> None:
@@ -118,8 +115,8 @@ def test_shifts_and_outliers_are_printed(runs: list[Path], monkeypatch: pytest.M
 
 def test_every_option_arrives(received: dict[str, Any]) -> None:
     options = (
-        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --choose-on test --answers midpoint --dropout-passes 8 "
-        "--plane --plane-through a --plane-through b:0.5 --corruptions all --severities 2 4 --corruption-seed 3 "
+        "--grid -0.1 1.1 0.3 --random 3 --triangle 4 --answers midpoint --dropout-passes 8 "
+        "--plane --plane-through a --plane-through b --corruptions all --severities 2 4 --corruption-seed 3 "
         "--outliers mnist "
         "--cells 5 --plane-statistics-batches 7 --statistics-batches 9 --data there "
         "--device cpu --precision float32 --workers 3 --trust"
@@ -132,11 +129,10 @@ def test_every_option_arrives(received: dict[str, Any]) -> None:
         "grid": pytest.approx((-0.1, 0.2, 0.5, 0.8, 1.1)),
         "random": 3,
         "triangle": 4,
-        "choose_on": "test",
         "answers": ("midpoint",),
         "dropout_passes": 8,
         "plane": True,
-        "through": (Path("a"), Path("b:0.5")),
+        "through": (Path("a"), Path("b")),
         "corruptions": ss.Corruptions("all", [2, 4], seed=3),
         "outliers": {"mnist": "mnist"},
         "cells": 5,
@@ -252,14 +248,6 @@ def test_a_table_at_the_end(runs: list[Path]) -> None:
     assert f"{100 * choice.reported['test']['accuracy']:.2f}" in best
     assert "validation" in best
     assert "*" not in best
-    assert sum("where its confidence is at least" in line for line in lines) == 1
-
-
-def test_a_choice_on_the_test_set_is_marked(runs: list[Path]) -> None:
-    result = evaluate(runs[1], "--choose-on", "test", "--triangle", "2", "--quiet")
-    marked = [line for line in result.stdout.splitlines() if re.search(r"\btest \*", line)]
-    assert len(marked) == len(Evaluation.load(runs[1]).choices) == 3
-    assert "* chosen on the very examples it is reported on" in result.stdout
 
 
 def test_json_is_all_there_is_on_standard_output(runs: list[Path]) -> None:
@@ -308,7 +296,6 @@ def test_a_signal_stops_and_the_same_command_continues(
     ("arguments", "words"),
     [
         ("", "Missing argument 'RUN'; see `subspaces evaluate --help`"),
-        ("run --choose-on tset", "'--choose-on': 'tset': did you mean 'test'?"),
         ("run --cells 1", "--cells=1: expected at least 2"),
         ("run --statistics-batches 0", "--statistics-batches=0: expected at least 1"),
         ("run --grid 0 1 0", "--grid 0 1 0: expected FROM, TO"),
@@ -342,7 +329,6 @@ def test_a_run_that_cannot_be_evaluated_is_one_line(runs: list[Path], tmp_path: 
     cases: dict[str, tuple[object, ...]] = {
         "is not a run folder": (tmp_path / "nowhere",),
         "is not finished, it has no result": (runs[0],),
-        "held no images out": (runs[1], "--choose-on", "validation"),
         "name 1 of other runs, --plane-through RUN": (runs[2], "--plane"),
     }
     for words, arguments in cases.items():

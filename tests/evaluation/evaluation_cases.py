@@ -32,6 +32,11 @@ def certainly(probabilities: torch.Tensor) -> Classes:
     return made
 
 
+def about(row: Row) -> tuple[str, ...]:
+    """Which networks answered."""
+    return tuple(map(str, (row.kind, row.role, row.alphas, row.average, row.networks)))
+
+
 def evaluate(*folders: Path, **settings: Any) -> list[ss.Evaluation]:
     return ss.evaluate(folders, device="cpu", **{"progress": False, "trust": True, **settings})
 

@@ -1,6 +1,5 @@
 """Every number of an evaluation, recomputed by other means; what is shown of it; errors."""
 
-import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,6 @@ from evaluation_cases import CPU, Independent, check_row, evaluate, softmax
 
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Row
-from subspaces.evaluation.evaluation import merged
 from subspaces.evaluation.examples import pictures
 from subspaces.experiments.training import Run, RunError
 from subspaces.experiments.training.batches import statistics_batches
@@ -142,8 +140,6 @@ def test_a_run_that_is_in_use_is_left_alone(runs: Callable[..., list[Path]]) -> 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"choose_on": "tests"}, "choose_on='tests': did you mean 'test'"),
-        ({"choose_on": "validation"}, "held no images out; train with --validation"),
         ({"grid": (0.5, float("nan"))}, "grid=nan: expected a finite number"),
         ({"grid": ["x"]}, "grid='x': expected a finite number"),
         ({"grid": [None]}, "grid=None: expected a finite number"),
@@ -167,9 +163,3 @@ def test_wrong_settings(settings: dict[str, Any], words: str, runs: Callable[...
     with pytest.raises(ValueError, match=words):
         ss.evaluate(folder, **{"progress": False, **settings})
     assert not (folder / "evaluation.json").exists()
-
-
-def test_rows_are_in_order_however_they_come(runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("simplex")
-    (found,) = evaluate(folder, triangle=2, random=2)
-    assert merged(reversed(found.rows), map(dataclasses.replace, found.rows)) == found.rows

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subspaces.evaluation.examples import choose, pictures
-from subspaces.evaluation.pictures import small_pictures
+from subspaces.evaluation.examples import small_pictures
 from subspaces.evaluation.rows import Examples
 
 

@@ -83,9 +83,9 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
             "metrics={'f1': 3}: expected a Metric",
         ),
         (
-            lambda: ss.evaluate(normless(), test=TEST, choose_on="validation"),
-            ValueError,
-            "held no images out.*validation=",
+            lambda: ss.evaluate(normless(), test=TEST, through=["runs/a"]),
+            TypeError,
+            "a network is no run; expected networks",
         ),
         (lambda: ss.evaluate(normless(), test=TEST, answers=["pairs"]), ValueError, "did you mean 'pair'"),
         (

@@ -1,7 +1,6 @@
 """Outliers: areas and rates against scikit-learn, and what is measured of families and runs."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from evaluation_cases import Independent, Runs, evaluate, softmax
 from family_cases import LOADERS, TEST, TRAINING, family
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score, roc_curve
 from torch import nn
@@ -19,7 +17,7 @@ from torch import nn
 import subspaces as ss
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
-from subspaces.evaluation.pictures import fitted
+from subspaces.experiments.evaluating.run_subject import fitted
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Split
@@ -131,38 +129,10 @@ def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pyt
     for wrong, said in (
         ("digits", r"'digits': .* was trained on it"),
         ("mnits", "did you mean 'mnist'"),
-        ("folder", "'folder': expected digits, mnist, .* or the path of a folder with images$"),
+        ("folder", "'folder': expected digits, mnist, .*; pass other images as loaders"),
     ):
         with pytest.raises(ValueError, match=said):
             evaluate(folder, outliers=wrong)
-
-
-def test_a_run_is_measured_against_a_folder_of_images(runs: Runs, tmp_path: Path) -> None:
-    (folder,) = runs("standard")
-    truth = Independent(folder)
-    images = truth.dataset.test.images[:12]  # type: ignore[union-attr]
-    for number, image in enumerate(images):
-        target = tmp_path / "photos" / f"some{number % 2}" / f"{number:02}.png"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image[0].repeat_interleave(2, 0).repeat_interleave(2, 1).numpy()).save(target)
-    (tmp_path / "photos" / "notes.txt").write_text("no image")
-    (tmp_path / "photos" / "some0" / "broken.png").write_bytes(b"no image")
-    (tmp_path / "photos" / "folder.png").mkdir()
-    (tmp_path / "photos" / "link.png").symlink_to("nowhere")
-    with pytest.warns(
-        data.DataWarning, match=r"2 of 14 image files .* left out: .*link\.png: .*; .*broken\.png: 8 bytes"
-    ):
-        (found,) = evaluate(folder, outliers=tmp_path / "photos", workers=0)
-    row = found.against("midpoint", "photos")
-    assert (row.data, row.count, row.source) == ("photos", 12, f"folder {tmp_path / 'photos'}")
-    assert 0.2 < row.auroc_entropy < 0.8  # they are blurred a little
-    assert evaluate(folder, outliers=[str(tmp_path / "photos")], workers=0) == [found]
-    (tmp_path / "none").mkdir()
-    with pytest.raises(data.DataError, match="holds no images"):
-        evaluate(folder, outliers=tmp_path / "none")
-    (tmp_path / "none" / "broken.png").write_bytes(b"no image")
-    with pytest.raises(data.DataError, match=r"none: none of its 1 image files can be read: .*broken\.png"):
-        evaluate(folder, outliers=tmp_path / "none")
 
 
 def test_images_are_fitted_to_the_shape_of_a_run() -> None:

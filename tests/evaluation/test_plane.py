@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Plane
-from subspaces.experiments.evaluating.evaluate import parse_network
 from subspaces.experiments.training import Run, RunError, run_files
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
@@ -138,19 +137,16 @@ def test_a_line_and_another_run(runs: Runs) -> None:
 
 def test_three_networks_of_any_runs(runs: Runs) -> None:
     standard, other, simplex, curve = runs("standard", "other", "simplex", "curve")
-    plane, _ = plane_of(standard, through=[other, f"{simplex}:0.2,0.3,0.5"], cells=2)
-    corners = [*vertices(standard), *vertices(other), at(simplex, [0.2, 0.3, 0.5])]
+    plane, _ = plane_of(standard, through=[other, simplex], cells=2)
+    corners = [*vertices(standard), *vertices(other), at(simplex, [1 / 3] * 3)]
     check_coordinates(plane, corners)
-    labels = ["network", "digits-standard seed 1", "digits-simplex seed 0 at 0.2,0.3,0.5"]
+    labels = ["network", "digits-standard seed 1", "digits-simplex seed 0 midpoint"]
     assert [corner.label for corner in plane.corners] == labels
     ends = vertices(simplex)
     check_drawn(plane, "digits-simplex seed 0", [ends[index] for index in (0, 1, 2, 0)], corners)
     assert min(plane.drawn[0].distance) > 0.1
-    plane, _ = plane_of(simplex, through=[curve, f"{curve}:-0.1", f"{curve}:1"], cells=2)
-    corners = [at(curve, 0.5), at(curve, -0.1), at(curve, 1.0)]
-    check_coordinates(plane, corners)
-    check_drawn(plane, "digits-simplex seed 0 midpoint", [at(simplex, [1 / 3] * 3)], corners)
-    plane, _ = plane_of(other, through=[curve, f"{curve}:-0.1", f"{curve}:1"], cells=2)
+    plane, _ = plane_of(other, through=[curve, standard, simplex], cells=2)
+    corners = [at(curve, 0.5), *vertices(standard), at(simplex, [1 / 3] * 3)]
     check_drawn(plane, "digits-standard seed 1", vertices(other), corners)
     assert plane.corners[0].label == "digits-curve seed 0 midpoint"
 
@@ -167,22 +163,8 @@ def test_planes_with_other_networks_are_kept_and_the_same_one_is_replaced(runs: 
     assert all(value is not None for plane in record.planes for row in plane.values["nll"] for value in row)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("runs/a", (Path("runs/a"), None)),
-        ("runs/a:0.3", (Path("runs/a"), 0.3)),
-        ("runs/a:-0.05", (Path("runs/a"), -0.05)),
-        ("runs/a:0.2,0.3,0.5", (Path("runs/a"), (0.2, 0.3, 0.5))),
-        ("C:/runs/a:1", (Path("C:/runs/a"), 1.0)),
-    ],
-)
-def test_names_of_networks(text: str, expected: Any) -> None:
-    assert parse_network(text) == expected
-
-
 def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:
-    line, standard, simplex, lenet = runs("line", "standard", "simplex", "lenet")
+    line, standard, lenet = runs("line", "standard", "lenet")
     mnist = tmp_path / "mnist"
     mnist.mkdir()
     recipe = dataclasses.replace(Run.open(standard).recipe, dataset="mnist")
@@ -199,9 +181,6 @@ def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:
         (line, [mnist], ValueError, "data set 'digits' and .* 'mnist': a plane goes through networks of one data set"),
         (line, [lenet], ValueError, "network 'mlp' and .* 'lenet': a plane goes through networks of one network"),
         (line, [tmp_path / "nowhere"], RunError, "not a run folder"),
-        (line, [f"{standard}:half"], ValueError, "expected a run folder, or one with a point"),
-        (line, [f"{simplex}:0.5"], ValueError, "expected one point of Simplex"),
-        (line, [f"{simplex}:0.5,0.5,0.5"], ValueError, "is not a point of Simplex"),
         (line, [unfinished], RunError, "not finished"),
         (line, [line], ValueError, "lie on one line"),
     ]

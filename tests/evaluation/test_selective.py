@@ -13,7 +13,7 @@ from torch import Tensor
 from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import each_top
 from subspaces.evaluation.rows import RiskCoverage
-from subspaces.evaluation.selective import POINTS, answered, threshold
+from subspaces.evaluation.selective import POINTS
 from subspaces.evaluation.selective import risk_coverage as curve_of
 
 LEVELS = [0.5, 0.6, 0.75, 0.9, 1.0]
@@ -29,14 +29,6 @@ def aurc(probabilities: Tensor, labels: Tensor) -> float:
 
 def risk_coverage(probabilities: Tensor, labels: Tensor) -> RiskCoverage:
     return curve_of(each(probabilities, labels))
-
-
-def threshold_for_risk(probabilities: Tensor, labels: Tensor, risk: float) -> float | None:
-    return threshold(each(probabilities, labels), risk)
-
-
-def selected(probabilities: Tensor, labels: Tensor, threshold: float) -> dict[str, float]:
-    return answered(each(probabilities, labels), threshold)
 
 
 def of(confidence: list[float], correct: list[bool]) -> tuple[Tensor, Tensor]:
@@ -87,31 +79,3 @@ def test_coverages_are_spread_from_one_example_to_all(n: int) -> None:
     assert curve.coverage[-1] == 1.0
     assert max(np.diff(curve.coverage), default=0) <= 1 / (POINTS - 1) + 1 / n
     assert curve.risk[-1] == pytest.approx(float((probabilities.argmax(1) != labels).double().mean()))
-
-
-@given(cases(25), st.sampled_from([0.0, 0.1, 0.2, 1 / 3, 0.5, 1.0]))
-@settings(max_examples=100, deadline=None)
-def test_the_threshold_is_the_lowest_that_keeps_the_risk(case: list[tuple[float, bool]], risk: float) -> None:
-    allowed = []
-    for level in sorted({confidence for confidence, _ in case}):
-        kept = [right for confidence, right in case if confidence >= level]
-        if sum(not right for right in kept) / len(kept) <= risk:
-            allowed.append(level)
-    probabilities, labels = of(*split(case))
-    chosen = threshold_for_risk(probabilities, labels, risk)
-    assert chosen == (allowed[0] if allowed else None)
-    if chosen is not None:
-        found = selected(probabilities, labels, chosen)
-        assert found["risk"] <= risk + 1e-12
-        assert found["coverage"] == sum(confidence >= chosen for confidence, _ in case) / len(case)
-
-
-def test_a_threshold_of_one_split_selects_on_another() -> None:
-    chosen = threshold_for_risk(*of([0.95, 0.9, 0.7, 0.6], [True, True, False, True]), 0.0)
-    assert chosen == 0.9
-    probabilities, labels = of([0.92, 0.91, 0.8, 0.99], [True, False, False, True])
-    assert selected(probabilities.float(), labels, chosen) == {"coverage": 0.75, "risk": pytest.approx(1 / 3)}
-
-
-def test_nothing_selected_is_no_error() -> None:
-    assert selected(*of([0.9], [False]), 0.95) == {"coverage": 0.0, "risk": 0.0}

@@ -143,16 +143,12 @@ def deviation(values: Array) -> Array:
 
 
 def chosen(record: Evaluation) -> list[Choice]:
-    """Return choices on the test set: a pair by its NLL, and a threshold."""
+    """Return a choice on the test set: a pair by its NLL."""
     pair = next(row for row in record.rows if is_pair(0.2, "probabilities")(row) and row.split == "test")
     reported = {
         row.split: dict(row.metrics) for row in record.rows if (row.alphas, row.average) == (pair.alphas, pair.average)
     }
-    threshold = {"validation": {"coverage": 0.71, "risk": 0.12}, "test": {"coverage": 0.6543, "risk": 0.0876}}
-    return [
-        Choice("pair", "nll", "test", True, pair.alphas, reported),
-        Choice("threshold", "risk", "test", True, 0.73125, threshold),
-    ]
+    return [Choice("pair", "nll", "test", True, pair.alphas, reported)]
 
 
 def plane(record: Evaluation, number: int) -> Plane:

@@ -97,7 +97,6 @@ def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_pa
     reported = {"test": {"accuracy": 0.61}, "validation": {"accuracy": 0.67}}
     record.choices[:] = [
         Choice("pair", "accuracy", "validation", False, [0.85, 0.15], reported),
-        Choice("threshold", "risk", "validation", False, 0.4, {"test": {"coverage": 0.5, "risk": 0.1}}),
         Choice("point", "nll", "validation", False, 0.35, reported),
     ]
     record.save(folder)

@@ -234,10 +234,10 @@ def test_what_was_chosen_where_and_its_numbers(page, recorded):
     expected = [(name, seed, c) for name in LABELS for seed in SEEDS for c in recorded.records[name][seed].choices]
     shown = table(page, "#choices-table")
     assert shown["caption"] == "What was chosen, and its numbers on the test split"
-    columns = {"accuracy": "Accuracy", "ece": "ECE", "coverage": "Answered", "risk": "Error among them"}
+    columns = {"accuracy": "Accuracy", "ece": "ECE"}
     assert shown["head"] == ["Run", "Chosen", "By", "On", *(f"{label}\u00a0%" for label in columns.values())]
-    what = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
-    by = {"accuracy": "Accuracy", "nll": "NLL", "risk": "half of its error"}
+    what = {"point": "best point", "pair": "best pair"}
+    by = {"accuracy": "Accuracy", "nll": "NLL"}
     for line, (name, seed, choice) in zip(shown["body"], expected, strict=True):
         value = ", ".join(f"{a:.3g}" for a in (choice.value if isinstance(choice.value, list) else [choice.value]))
         where = "⚠ chosen on the test set" if choice.on_test else f"the {choice.chosen_on} split"

@@ -17,7 +17,6 @@ from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.display import Progress, bars, counted
 from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.points import middle_of
-from subspaces.evaluation.session import PRECISIONS
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.kept import Kept
@@ -45,14 +44,12 @@ def ensembles_in(path: Path) -> list[Measured]:
     return list(found.values())
 
 
-def _find(kept: Kept, key: dict[str, Any], precisions: Sequence[str]) -> Measured | None:
-    """Return what was measured of a key, in one of these precisions, with all the metrics that there are by now."""
-    names = {metric.name for metric in of_task("classification")}
-    for precision in precisions:
-        found = kept.find({**key, "precision": precision})
-        if found is not None and all(names <= each.keys() for each in found["metrics"].values()):
-            return Measured(key, **found)
-    return None
+def _find(kept: Kept, key: dict[str, Any]) -> Measured | None:
+    """Return what was measured of a key with all the metrics that there are by now."""
+    found, names = kept.find(key), {metric.name for metric in of_task("classification")}
+    if found is None or not all(names <= each.keys() for each in found["metrics"].values()):
+        return None
+    return Measured(key, **found)
 
 
 def evaluate_together(
@@ -74,27 +71,25 @@ def evaluate_together(
     """
     execution = Execution(device=device, precision=precision, workers=workers).resolved()
     open_run = run_subjects(data, execution, trust)
-    precisions = [execution.precision] if precision != "auto" else [execution.precision, *PRECISIONS]
     groups = [checks.several("groups", group, "lists of runs") for group in checks.several("groups", groups, "lists")]
     members = [[open_run(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:
         _check(group)
     kept = Kept(Path(to) / FILE)
-    keys = [_key(group, statistics_batches) for group in members]
-    left = {index: members[index] for index, key in enumerate(keys) if _find(kept, key, precisions) is None}
+    keys = [_key(group, statistics_batches, execution.precision) for group in members]
+    left = {index: members[index] for index, key in enumerate(keys) if _find(kept, key) is None}
     logits: dict[RunSubject, dict[str, Tensor]] = {}  # of each run's midpoint [n, classes], while a group asks for it
 
     def work(index: int) -> None:
         group = left.pop(index)
-        if _find(kept, keys[index], precisions) is None:  # no other process has done so by now
+        if _find(kept, keys[index]) is None:  # no other process has done so by now
             for one in group:
                 if one not in logits:
                     whole = one.predictor(one.splits, statistics_batches).whole(middle_of(one.shape))
                     logits[one] = {split: each.cpu() for split, each in whole.items()}
                     one.release()
                     tick(0)
-            key = {**keys[index], "precision": execution.precision}
-            kept.add(key, _values(group[0], [logits[one] for one in group]))
+            kept.add(keys[index], _values(group[0], [logits[one] for one in group]))
         for one in logits.keys() - {one for others in left.values() for one in others}:
             del logits[one]
         tick(1)
@@ -109,7 +104,7 @@ def evaluate_together(
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",
                 stop,
             )
-    return [found for key in keys if (found := _find(kept, key, precisions)) is not None]
+    return [found for key in keys if (found := _find(kept, key)) is not None]
 
 
 def _values(first: RunSubject, members: Sequence[Mapping[str, Tensor]]) -> dict[str, Any]:
@@ -121,10 +116,10 @@ def _values(first: RunSubject, members: Sequence[Mapping[str, Tensor]]) -> dict[
     return {"environment": first.environment, "images": images, "metrics": metrics}
 
 
-def _key(group: Sequence[RunSubject], statistics: int | None) -> dict[str, Any]:
+def _key(group: Sequence[RunSubject], statistics: int | None, precision: str) -> dict[str, Any]:
     """Return the key of an ensemble, whatever the order of its runs."""
     runs = {one.checksum: one.run.folder.name for one in sorted(group, key=lambda one: one.run.folder.name)}
-    return {"runs": list(runs.values()), "families": list(runs), "batches": statistics}
+    return {"runs": list(runs.values()), "families": list(runs), "batches": statistics, "precision": precision}
 
 
 def _check(group: Sequence[RunSubject]) -> None:
@@ -136,6 +131,5 @@ def _check(group: Sequence[RunSubject]) -> None:
             ours, theirs = getattr(group[0].recipe, field), getattr(one.recipe, field)
             if ours != theirs:
                 raise RunError(
-                    f"{group[0].run.folder} has {field} {ours!r} and {one.run.folder} {theirs!r}: "
-                    "an ensemble is of runs on the same data"
+                    f"{one.run.folder} has {field} {theirs!r}, not {ours!r}: an ensemble is of runs on the same data"
                 )

@@ -9,9 +9,8 @@ from typing import Any
 
 from subspaces.core import checks, files
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import measurements
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
-from subspaces.evaluation.files import read_lines
+from subspaces.evaluation.files import MEASUREMENTS, read_lines, read_measurements
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
@@ -25,10 +24,7 @@ Folder = str | os.PathLike[str]
 
 
 def check(runs: Folder | Iterable[Folder]) -> list[str]:
-    """Return what is wrong with run folders, a sentence each; nothing is wrong if it is empty.
-
-    Args:
-        runs: a run folder, a folder of run folders, or several of either.
+    """Return what is wrong with run folders, or folders of such, a sentence each; nothing is wrong if it is empty.
 
     Example:
         >>> ss.check("runs")
@@ -43,15 +39,12 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     if not folder.is_dir():
         yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
         return
-    if _begun(folder):
-        yield folder, _problems_of_run(folder)
-        return
-    runs = [path for path in sorted(folder.iterdir()) if path.is_dir() and _begun(path)]
-    for path in runs:
-        yield path, _problems_of_run(path)
+    runs = [path for path in (folder, *sorted(folder.iterdir())) if path.is_dir() and _begun(path)]
     if not runs:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
-    elif (trunks := folder / ".trunks").is_dir():
+    for path in runs[:1] if folder in runs else runs:
+        yield path, _problems_of_run(path)
+    if runs and folder not in runs and (trunks := folder / ".trunks").is_dir():
         yield trunks, _problems(_of_files(trunks, "remove it, and the trunk is trained again"))
 
 
@@ -73,10 +66,10 @@ def _problems_of_run(folder: Path) -> list[str]:
         run = Run.open(folder)
     except (RunError, OSError) as error:
         return [str(error)]
-    lost = []
+    found = _problems(_of_run(run))
     if (folder / RESULT).exists() and not run.finished:
-        lost = [f"{folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"]
-    return [*_problems(_of_run(run)), *lost]
+        found.append(f"{folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew")
+    return found
 
 
 def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
@@ -99,9 +92,9 @@ def _of_run(run: Run) -> Iterator[Callable[[], object]]:
         yield partial(run.check_family, run.trained_file)
     if (run.folder / FILE).exists():
         yield partial(measured_of, run)
-    if (run.folder / measurements.FILE).exists():
-        yield partial(measurements.read, run.folder / measurements.FILE)
-    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE, measurements.FILE} - {STATE})
+    if (run.folder / MEASUREMENTS).exists():
+        yield partial(read_measurements, run.folder / MEASUREMENTS)
+    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE, MEASUREMENTS} - {STATE})
 
 
 def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:

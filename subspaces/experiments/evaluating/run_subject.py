@@ -4,10 +4,12 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,15 +18,15 @@ from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
+from subspaces.evaluation.examples import SMALL, small_pictures
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.pictures import SMALL, Pictures, batch_size, fitted, in_batches, small_pictures
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import OUTLIERS
-from subspaces.evaluation.subject import Constants, Subject
+from subspaces.evaluation.subject import Constants, Pictures, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments import locks
-from subspaces.experiments.data import NAMES, Dataset, ResidentLoader, unlabelled
+from subspaces.experiments.data import NAMES, Dataset, ResidentLoader
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
@@ -36,12 +38,15 @@ from subspaces.experiments.training.images import load_data
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
-from subspaces.images.pixels import Normalise
-from subspaces.images.splits import Images, Split
+from subspaces.images.decoding import centre_view, decode
+from subspaces.images.pixels import Normalise, grey
+from subspaces.images.splits import Files, Images
 from subspaces.text import hint
 
 R = TypeVar("R")
 VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
+PIXELS = 2000 * 32 * 32  # of a batch on a GPU
+LEAST = 250  # images in one, and on a CPU
 OneRun = Run | str | os.PathLike[str]
 
 
@@ -144,33 +149,18 @@ class RunSubject(Subject):
         """Yield the test images in large batches."""
         side = self.images_of.image_shape[-1]
         for images, labels in self._in_batches(self.images_of.test, round(side * VIEW)):
-            yield Pictures(images, torch.uint8, partial(self._batch, labels=labels))
-
-    def batches(self, images: Images, mean: Constants = None, std: Constants = None) -> Iterator[Any]:
-        """Yield other images, normalised with the constants of the run's data."""
-        shape = self.images_of.image_shape
-        if isinstance(images, Split) and images.images.shape[1:] != shape:
-            found = " × ".join(map(str, images.images.shape[1:]))
-            raise ArgumentError(
-                f"images of {found}: {self.name} takes {' × '.join(map(str, shape))}; expected the same"
-            )
-        for x, labels in self._in_batches(images, shape[-1]):
-            yield self._batch(x, labels)
+            yield Pictures(images, partial(self._batch, labels=labels))
 
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory, no larger than a page holds them."""
         images = getattr(getattr(self.images_of, split), "images", None)
         return small_pictures(_shrunk(images[list(indices)])) if isinstance(images, Tensor) else None
 
-    def named(self, name: str | Path) -> Data:
-        """Return the test images of another data set, or a folder's, in the size and the colours of the run's own."""
+    def named(self, name: str) -> Data:
+        """Return the test images of another data set, in the size and the colours of the run's own."""
         found = known_data(name)
         if found in (self.images_of.name, self.recipe.dataset):
             raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
-        if isinstance(found, Path):
-            return Data(
-                found.name, partial(self._folder, found, unlabelled.find(found)), 0, OUTLIERS, f"folder {found}"
-            )
         return Data(found, partial(self._fitted, self._others(found).test), 0, OUTLIERS, "data")
 
     def _fitted(self, images: Images) -> Iterator[Any]:
@@ -178,24 +168,52 @@ class RunSubject(Subject):
         for x, labels in self._in_batches(images, max(shape[1:])):
             yield self._batch(fitted(x, shape), labels)
 
-    def _folder(self, folder: Path, paths: Sequence[Path]) -> Iterator[Any]:
-        shape, device = self.images_of.image_shape, self.execution.device
-        side = max(shape[1:])
-        for x in unlabelled.in_batches(folder, paths, side, batch_size(side * side, device)):
-            labels = torch.zeros(len(x), dtype=torch.int64, device=device)  # are ignored
-            yield self._batch(fitted(x.to(device), shape), labels)
+
+def known_data(name: str) -> str:
+    """Return the name of a data set that comes with the package."""
+    known = [each for each in NAMES if each != OWN]
+    if name not in known:
+        raise ArgumentError(
+            f"outliers={checks.shown(name)}: expected {', '.join(known)}{hint(name, known)}; pass other images as "
+            "loaders to ss.evaluate(run, outliers={name: loader})"
+        )
+    return name
 
 
-def known_data(name: str | os.PathLike[str]) -> str | Path:
-    """Return the name of a data set, or the path of a folder that is there."""
-    if name in NAMES and name != OWN:
-        return str(name)
-    folder = checks.folder("outliers", name)
-    if not folder.is_dir():
-        known = [each for each in NAMES if each != OWN]
-        expected = f"{', '.join(known)} or the path of a folder with images{hint(str(name), known)}"
-        raise ArgumentError(f"outliers={checks.shown(str(name))}: expected {expected}")
-    return folder.resolve()
+def in_batches(
+    images: Images, device: torch.device | str, workers: int | None = None, *, side: int, resize: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
+
+    Those in memory stay as they are. Of files the shorter side is scaled to `resize` and the middle of `side` x `side`
+    is taken, by so many threads, by default one per core.
+    """
+    pixels = side * side if isinstance(images, Files) else max(images.images.shape[-2:].numel(), side * side)
+    size = max(LEAST, PIXELS // pixels) if torch.device(device).type == "cuda" else LEAST
+    at_once = min(os.cpu_count() or 1, 16) if workers is None else workers
+    for first in range(0, len(images), size):
+        part = slice(first, first + size)
+        if isinstance(images, Files):
+            paths = [images.path(index) for index in range(first, min(first + size, len(images)))]
+            with ThreadPoolExecutor(max(1, at_once)) as pool:  # Pillow decodes outside the interpreter's lock
+                views = np.stack(list(pool.map(lambda path: centre_view(decode(path), resize, side), paths)))
+            x = torch.from_numpy(views).permute(0, 3, 1, 2).contiguous()
+        else:
+            x = images.images[part]
+        yield x.to(device), images.labels[part].to(device)
+
+
+def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return bytes [n, C, H, W] as images of another shape: grey or in colour, and resized."""
+    channels, height, width = shape
+    if images.shape[1:] == (channels, height, width):
+        return images
+    x = images.float()
+    if channels == 1 and images.shape[1] == 3:
+        x = grey(x)
+    if x.shape[-2:] != (height, width):
+        x = F.interpolate(x, (height, width), mode="bilinear", antialias=True)
+    return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)
 
 
 def _shrunk(images: Tensor) -> Tensor:

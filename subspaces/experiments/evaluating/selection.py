@@ -2,34 +2,47 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from subspaces.core import checks, randomness
 from subspaces.core.alpha import Alpha
 from subspaces.core.selection import Searched, Selection
 from subspaces.core.selection.criteria import CRITERIA
-from subspaces.errors import ArgumentError
+from subspaces.errors import ArgumentError, DataError
+from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.measuring import Data, Metrics, measure
 from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import About
-from subspaces.experiments.evaluating import domains
-from subspaces.experiments.evaluating.domains import Domain
+from subspaces.experiments.data.dataset import Dataset
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import batches as images_of
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run, RunError
+from subspaces.images.reading import ANY, DAMAGED, map_array, read_arrays
+from subspaces.images.splits import Files, Split, check_label_values
 from subspaces.text import one_of
 
 FILE = "selection.json"
+ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
+ARRAYS += "folder with images.npy and labels.npy"
+UNPACKED = 1 << 32  # bytes of an array in a compressed .npz file; a .npy file is mapped
 _EXAMPLES = 2  # the part of the stream that says which images are chosen on
+
+
+class Domain(NamedTuple):
+    """Labelled images of a new domain, and what they are called."""
+
+    words: str
+    images: Split
 
 
 @dataclass(frozen=True)
@@ -74,19 +87,18 @@ def select_run(
 ) -> RunSelection:
     """Choose the point of a finished run for a new domain, and keep it in the run's folder.
 
-    The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or other `images`: the folder of
-    published ones of that corruption, or arrays. So many `examples` of it are drawn with the `seed`. The point is
-    chosen on these, by "nll", "accuracy" or "entropy", which looks at no labels, one for the "network" or for each
-    "layer", and measured on all others, with batch-norm statistics of at most so many training batches. With `trust`
-    the network of a run that somebody else has trained is built too.
+    The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or arrays of other `images`. So
+    many `examples` of it are drawn with the `seed`. The point is chosen on these, by "nll", "accuracy" or "entropy",
+    which looks at no labels, one for the "network" or for each "layer", and measured on all others, with batch-norm
+    statistics of at most so many training batches.
     """
     check(corruption, severity, images, examples, by, per)
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     subject = run_subjects(data, execution or Execution(), trust)(opened)
     if kind(subject.shape) == "single":
         raise ArgumentError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
-    domain = domains.domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
-    found = _select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
+    domain = domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
+    found = select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
     with opened.locked():
         content = {**dataclasses.asdict(found), "family": subject.checksum}
         run_files.write_json(opened.folder / FILE, content, opened.recipe.key)
@@ -95,10 +107,56 @@ def select_run(
 
 def check(corruption: str | None, severity: int, images: Path | None, examples: int, by: str, per: str) -> None:
     """Refuse what cannot be chosen so, before anything is read."""
-    domains.check_domain(corruption, severity, images)
+    if (corruption is None) == (images is None):
+        raise ArgumentError(
+            f"a new domain is either a corruption of the test images (--corruption fog), or --images with {ARRAYS}"
+        )
+    if corruption is not None:
+        CORRUPTIONS.find(corruption)
+    checks.whole("severity", severity, 1, 5)
     checks.whole("examples", examples, 2, 10**6)
     one_of("by", by, CRITERIA)
     one_of("per", per, ("network", "layer"))
+
+
+def domain_of(
+    dataset: Dataset, corruption: str | None, severity: int, images: Path | None, device: str = "cpu"
+) -> Domain:
+    """Return the images of a new domain, which have to fit a data set."""
+    if images is not None:
+        return Domain(f"the images of {images.name}", _arrays(images, dataset))
+    if isinstance(dataset.test, Files):
+        raise ArgumentError(
+            f"corruption={corruption!r}: the images of {dataset.name} are files, which are not corrupted here; "
+            f"expected other images (--images), {ARRAYS}"
+        )
+    corrupted = corrupt(dataset.test.images.to(device), str(corruption), severity).cpu()
+    return Domain(f"test images with {corruption}, severity {severity}", Split(corrupted, dataset.test.labels))
+
+
+def _arrays(path: Path, dataset: Dataset) -> Split:
+    try:
+        if path.is_dir():
+            images, labels = (map_array(path / f"{name}.npy") for name in ("images", "labels"))
+        else:
+            images, labels = read_arrays(path, {"images": ANY, "labels": ANY}, UNPACKED).values()
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: there is no {Path(error.filename).name}: expected {ARRAYS}") from None
+    except DataError:
+        raise
+    except DAMAGED as error:
+        raise DataError(f"{path}: {error}: expected {ARRAYS}") from None
+    wide = images[..., None] if images.ndim == 3 else images
+    if images.dtype != np.uint8 or wide.ndim != 4 or not len(images):
+        raise DataError(f"{path}: images are {images.dtype} {images.shape}: expected {ARRAYS}")
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
+        raise DataError(f"{path}: labels are {labels.dtype} {labels.shape}: expected a class number for each image")
+    check_label_values(labels, len(dataset.classes), path)
+    wide = np.ascontiguousarray(wide.transpose(0, 3, 1, 2))
+    if wide.shape[1:] != dataset.image_shape:
+        found, wanted = (" × ".join(map(str, each)) for each in (wide.shape[1:], dataset.image_shape))
+        raise DataError(f"{path}: images of {found} (channels × height × width); {dataset.name} has {wanted}")
+    return Split(torch.from_numpy(wide), torch.from_numpy(labels.astype(np.int64)))
 
 
 def read_selection(run: OneRun) -> RunSelection:
@@ -120,9 +178,10 @@ def read_selection(run: OneRun) -> RunSelection:
         raise run_files.damaged(path, f"it holds no selection, {error!r}", again) from None
 
 
-def _select(
+def select(
     subject: RunSubject, domain: Domain, examples: int, batches: int | None, seed: int, how: Mapping[str, Any]
 ) -> RunSelection:
+    """Choose a point on some images of a domain, and measure it on the others."""
     n = len(domain.images)
     if examples >= n:
         raise ArgumentError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
@@ -133,37 +192,21 @@ def _select(
         for index in (mixed[:examples], mixed[examples:])
     )
     training, low = images_of.statistics_batches(*about), subject.execution.precision == "bfloat16"
-    device = torch.device(subject.execution.device).type
-    with torch.autocast(device, torch.bfloat16, enabled=low, cache_enabled=False):
+    with torch.autocast(subject.family.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
         selection = subject.family.select(few, statistics=training, batches=batches, seed=seed, **how)
-    predictor = Predictor(
-        subject.family.midpoint(),
-        subject.task,
-        {"others": others},
-        training,
-        batches=batches,
-        dtype=torch.bfloat16 if low else None,
-        seed=seed,
-    )
-    return RunSelection(selection, domain.words, n - examples, tuple(_rows(subject, selection, predictor)))
+    precision: Any = {"dtype": torch.bfloat16 if low else None, "batches": batches, "seed": seed}
+    predictor = Predictor(subject.family.midpoint(), subject.task, {"others": others}, training, **precision)
 
+    @torch.no_grad()
+    def measured(name: str, alpha: Any) -> Measured:
+        wanted = Metrics(About("point", name, []), [0], [METRICS["accuracy"], METRICS["nll"]])
+        measure(predictor, [subject.family.theta(subject.family.coefficients(alpha))], Data("others"), [wanted])
+        return Measured(name, alpha, **wanted.tally.values())
 
-def _rows(subject: RunSubject, selection: Selection, predictor: Predictor) -> Iterator[Measured]:
     middle = subject.shape.midpoint().tolist()
-    walk: list[Any] = list(GRID)
-    if subject.shape.point:
-        walk = [*torch.eye(subject.shape.vertices).tolist(), middle]
-    yield _measure(subject, predictor, "midpoint", middle)
-    yield _measure(subject, predictor, "chosen", selection.alpha)
-    walked = [_measure(subject, predictor, "", alpha) for alpha in walk]
-    ranked = sorted(walked, key=lambda row: -row.accuracy if selection.by == "accuracy" else row.nll)
-    for name, row in (("best", ranked[0]), ("worst", ranked[-1])):
-        yield dataclasses.replace(row, name=name)
-
-
-@torch.no_grad()
-def _measure(subject: RunSubject, predictor: Predictor, name: str, alpha: Any) -> Measured:
-    weights = subject.family.theta(subject.family.coefficients(alpha))
-    wanted = Metrics(About("point", name, []), [0], [METRICS["accuracy"], METRICS["nll"]])
-    measure(predictor, [weights], Data("others"), [wanted])
-    return Measured(name, alpha, **wanted.tally.values())
+    walk = [*torch.eye(subject.shape.vertices).tolist(), middle] if subject.shape.point else list(GRID)
+    rows = [measured("midpoint", middle), measured("chosen", selection.alpha)]
+    walked = [measured("", alpha) for alpha in walk]
+    walked.sort(key=lambda row: -row.accuracy if selection.by == "accuracy" else row.nll)
+    rows += [dataclasses.replace(walked[0], name="best"), dataclasses.replace(walked[-1], name="worst")]
+    return RunSelection(selection, domain.words, n - examples, tuple(rows))

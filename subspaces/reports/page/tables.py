@@ -16,8 +16,7 @@ from subspaces.reports.table import Table
 from subspaces.text import listed
 
 CHANGE = Metric("change", "relative change", "", percent=True)
-SHARE = Metric("share", "", "", percent=True)
-CHOSEN = {"point": "best point", "pair": "best pair", "threshold": "least confidence"}
+CHOSEN = {"point": "best point", "pair": "best pair"}
 MARK = "⚠ chosen on the test set"
 
 
@@ -124,9 +123,7 @@ def choices(page: Page) -> Table | None:
         for choice in one.choices
         if group.single or middle(group, one)
     ]
-    more = {"coverage": "Answered\u00a0%", "risk": "Error among them\u00a0%"}
-    more = more if any("coverage" in reported for _, _, reported in found) else {}
-    labels = {each.name: capital(each.label) for each in page.metrics} | {"risk": "half of its error"}
+    labels = {each.name: capital(each.label) for each in page.metrics}
     rows = [
         [
             name,
@@ -134,16 +131,15 @@ def choices(page: Page) -> Table | None:
             labels.get(choice.by, choice.by),
             MARK if choice.on_test else f"the {choice.chosen_on} split",
             *(page.shown(reported.get(each.name), each) for each in page.headline),
-            *(page.shown(reported.get(key), SHARE) for key in more),
         ]
         for name, choice, reported in found
     ]
-    names = ["Run", "Chosen", "By", "On", *head(page.headline), *more.values()]
+    names = ["Run", "Chosen", "By", "On", *head(page.headline)]
     return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows) if rows else None
 
 
 def value_of(value: Any) -> str:
-    """Return alphas or a threshold as text; equal shares of three vertices or more are the midpoint."""
+    """Return alphas as text; equal shares of three vertices or more are the midpoint."""
     if not isinstance(value, list):
         return f"{value:.3g}" if isinstance(value, float) else str(value)
     inner = [f"({value_of(part)})" if isinstance(part, list) else value_of(part) for part in value]

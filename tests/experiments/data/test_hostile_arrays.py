@@ -11,7 +11,7 @@ import pytest
 from made import call, own
 
 from subspaces.experiments.data import DataError, contents, fingerprint_of, load
-from subspaces.experiments.evaluating.domains import domain_of
+from subspaces.experiments.evaluating.selection import domain_of
 from subspaces.images.reading import read_arrays, read_text
 
 
