@@ -17,18 +17,18 @@ METRICS = ("accuracy", "ece", "nll")
 BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 SHORT = {  # the rows of the README: what the comparison calls them, and what they are called there
     ("standard", "network"): "standard training",
-    ("swa-cyclic (m = 3)", "average of 3"): "weight averaging (SWA), cyclic",
     ("swa-constant (m = 3)", "average of 3"): "weight averaging (SWA), constant rate",
     ("line", "midpoint"): "line: midpoint",
     ("line, layerwise", "midpoint"): "line, layerwise: midpoint",
-    ("curve", "midpoint"): "curve: midpoint",
-    ("simplex (m = 3)", "midpoint"): "simplex of 3: midpoint",
     ("simplex (m = 3), layerwise", "midpoint"): "simplex of 3, layerwise: midpoint",
     ("line", "ensemble of 0.1 and 0.9"): "line: its points 0.1 and 0.9",
     ("simplex (m = 3)", "ensemble of 6 random points"): "simplex of 3: six random points",
-    ("snapshot (m = 6)", "ensemble of 6 members"): "snapshot ensemble of six",
     ("standard", "ensemble of 2 runs"): "two networks",
 }
+NOISY_ROWS = (  # the rows of the README with noisy labels
+    *(("standard", "network"), ("line", "midpoint"), ("simplex (m = 3), layerwise", "midpoint")),
+    *(("line", "ensemble of 0.1 and 0.9"), ("standard", "ensemble of 2 runs")),
+)
 
 NOISE = 0.4
 CLEAN, NOISY, SHIFTED = "CIFAR-10", "digits, 40 % random labels", "CIFAR-10, corrupted"
@@ -76,11 +76,11 @@ def interval(difference: Any) -> str:
     return found[0] + (f" [{found[1]}, {found[2]}]" if found[1] else "")
 
 
-def comparison(short: bool) -> str:
-    """Return the comparison on CIFAR-10: all of it, or the rows of the README without the differences."""
-    entries = {(entry["method"], entry["answer"]): entry for entry in read("comparison/comparison")["entries"]}
-    rows = []
-    for key, label in (SHORT if short else {key: ": ".join(key) for key in entries}).items():
+def comparison(short: bool, folder: str = "comparison", named: Sequence[tuple[str, str]] = tuple(SHORT)) -> str:
+    """Return a comparison on CIFAR-10: all of it, or the rows of the README without the differences."""
+    entries = {(entry["method"], entry["answer"]): entry for entry in read(f"{folder}/comparison")["entries"]}
+    labels, rows = {key: SHORT[key] for key in named} if short else {key: ": ".join(key) for key in entries}, []
+    for key, label in labels.items():
         entry, metrics = entries[key], entries[key]["metrics"]
         accuracy, ece, nll = (quality(name, metrics[name]) for name in METRICS)
         cost = f"{entry['training_relative']:g} / {entry['networks_at_test']}"
@@ -477,6 +477,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "which": which,
     "comparison": partial(comparison, short=True),
     "comparison, all": partial(comparison, short=False),
+    "comparison, noise": partial(comparison, short=True, folder="cifar10-noise", named=NOISY_ROWS),
+    "comparison, noise, all": partial(comparison, short=False, folder="cifar10-noise"),
     "cifar10": cifar10,
     "demo": demo,
     "noise": partial(noise, ensembles=False),

@@ -63,22 +63,16 @@ def noisy(method: str) -> str:
 
 
 def sentences() -> Iterator[str]:
-    yield f"CIFAR-10, cResNet20, {tables.read('comparison/comparison')['entries'][0]['recipe']['epochs']} epochs"
-    found = demo()
-    noise = tables.runs_of("digits-line")[0]["recipe"]["label_noise"]
-    yield f"scikit-learn's digits with {percent(noise, 0)} % random training labels"
-    right, ece = (
-        {name: percent(mean(each[metric] for each in rows)) for name, rows in found.items()}
-        for metric in ("accuracy", "ece")
-    )
-    yield f"(`make demo`, five seeds) one network has {right['network']} % of the clean test labels right"
-    yield f", the line's midpoint {right['midpoint']} %, two networks together {right['networks']} %"
-    yield f"and two points of the line {right['points']} %."
-    yield f"falls from {ece['network']} to {ece['midpoint']} % with the midpoint and to {ece['points']} % with"
-    midpoint, network = noisy(("simplex (m = 3), layerwise", "midpoint")), noisy(("standard", "network"))
-    yield f"the midpoint reaches {midpoint} %, against {network} % for one network (three seeds)"
+    yield f"cResNet20, {tables.read('comparison/comparison')['entries'][0]['recipe']['epochs']} epochs"
+    rows = tables.read("cifar10-noise/comparison")
+    yield f"with {percent(rows['label_noise'], 0)} % random training labels"
+    means = {(each["method"], each["answer"]): each["metrics"]["accuracy"]["mean"] for each in rows["entries"]}
+    gain = means["simplex (m = 3), layerwise", "midpoint"] - means["standard", "network"]
+    yield f"has {percent(gain, 0)} of 100 test images more right"
+    right = {name: percent(mean(each["accuracy"] for each in rows)) for name, rows in demo().items()}
+    yield f"one network has {right['network']} % right and the line's midpoint {right['midpoint']} %."
     early = noisy(("early-stopping", "network"))
-    yield f"Stopping early by clean held-out images is better still ({early} %)"
+    yield f"Stopping early by clean held-out images is better still there ({early} %)"
     engine = tables.read("speed/engine-h200")["rows"]
     yield f"takes {engine['standard']['ms']:.2f} ms for a whole standard step"
     yield f"{engine['line']['ratio']:.2f} of that for a line and {engine['simplex 6']['ratio']:.2f} for six vertices"
