@@ -216,7 +216,6 @@ def refuses(rank: int, world: int, folder: str) -> dict[str, str]:
         "no folder": lambda: ss.save(family, f"{folder}/nowhere/family.safetensors"),
         "fully sharded": lambda: fully_shard(started("line")[0]).midpoint(),
         "select": lambda: family.select([batch(0, 0, 1)]),
-        "apply": lambda: family.apply(lambda part: None),
     }
     said: dict[str, str] = {}
     for name, call in wrong.items():
@@ -464,7 +463,6 @@ SAID = {
     "no folder": "there is no folder",
     "fully sharded": "as fully_shard does: expected a family that subspaces.distribute has cut",
     "select": "save it",
-    "apply": r"before subspaces.distribute\(family\)",
 }
 
 

@@ -1,6 +1,5 @@
 """Networks of any inputs and outputs, to all three formats, as their cards say."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,9 +84,7 @@ def vectors(end: nn.Module | None = None, outputs: int = 3) -> nn.Module:
 
 
 def normed() -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 5)), nn.Tanh(), nn.Linear(5, 2))
+    return nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), nn.Tanh(), nn.Linear(5, 2))
 
 
 def pair(average: Any = "probabilities", end: nn.Module | None = None, count: int = 3, outputs: Any = None) -> Any:
