@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.nn.utils.parametrizations
 import torch.nn.utils.stateless
+import torch.utils._pytree
 import torch.utils.checkpoint
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 try:
     from torch.nn.modules.batchnorm import _BatchNorm
@@ -23,8 +23,6 @@ except ImportError:  # the public norms derive from it, whatever it is called
     _BatchNorm = nn.BatchNorm1d.__mro__[1]  # type: ignore[misc, assignment]
 
 BatchNorm = _BatchNorm
-tree_flatten, tree_leaves, tree_map = _pytree.tree_flatten, _pytree.tree_leaves, _pytree.tree_map
-tree_unflatten = _pytree.tree_unflatten
 
 
 def private(name: str, default: Any = None) -> Any:
@@ -37,6 +35,7 @@ def private(name: str, default: Any = None) -> Any:
     return found
 
 
+pytree: Any = private("utils._pytree")  # nested containers of tensors as lists and back
 # Whether a tensor is seen through a transform of `torch.func`: code for these is right for any other tensor too
 is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)
 is_batched: Callable[[Tensor], bool] = private("_C._functorch.is_batchedtensor", is_transformed)

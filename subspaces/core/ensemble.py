@@ -1,21 +1,21 @@
 """Several networks whose outputs are averaged."""
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
 from subspaces.core import _compat, checks, nested
+from subspaces.core._compat import pytree
 from subspaces.core.outputs import OutputCheck, Outputs, logits, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
 
 Average = Literal["probabilities", "logits", "outputs", "sigmoid", "mixture"]
 SELECT = (
-    "pass select=, a function that takes a tensor, or a tuple, list, dict or dataclass of tensors, out of an output, "
+    "pass select=, a function that takes a tensor, or a tuple, list or dict of tensors, out of an output, "
     "for example select=lambda output: output[0]"
 )
 _PLAIN = (type(None), bool, int, str, bytes)  # they have no average, and are returned where all members agree
@@ -109,7 +109,7 @@ class Ensemble(nn.Module):
             return _stacked([_gaussian(output) for output in outputs])
         if self.select is None:
             outputs = [logits(output) for output in outputs]
-        if not isinstance(outputs[0], Tensor) and nested.children(outputs[0]) is None:
+        if not nested.tensors(outputs[0]):
             raise ArgumentError(
                 f"{'the members return' if self.select is None else 'select= returns'} a {type(outputs[0]).__name__}: "
                 f"{SELECT}; for an object with .mean and .variance pass average='mixture'"
@@ -290,35 +290,30 @@ def moments(output: Any) -> tuple[Any, Any]:
 
 def _stacked(outputs: list[Any]) -> Any:
     """Return outputs of one form as one, with each tensor in it stacked: [k, ...]."""
-    first, form = outputs[0], _form(outputs[0])
-    for other in map(_form, outputs):
-        if other != form:
-            raise ArgumentError(f"the members return {form} and {other}: expected the same from each; {SELECT}")
-    if isinstance(first, Tensor):
-        return torch.stack(outputs)
-    if isinstance(first, float):
-        return torch.tensor(outputs, dtype=torch.float64)
-    inner = nested.children(first)
-    if inner is None:
-        return first
-    columns = zip(*(nested.children(output) or [] for output in outputs), strict=True)
-    return nested.rebuild(first, [_stacked(list(column)) for column in columns])
+    forms = [_form(output) for output in outputs]
+    for form in forms:
+        if form != forms[0]:
+            raise ArgumentError(f"the members return {forms[0]} and {form}: expected the same from each; {SELECT}")
+    flat = [pytree.tree_flatten(output) for output in outputs]
+    columns = zip(*(leaves for leaves, _ in flat), strict=True)
+    return pytree.tree_unflatten([_stacked_leaves(column) for column in columns], flat[0][1])
 
 
-def _form(value: Any) -> str:
+def _stacked_leaves(leaves: Sequence[Any]) -> Any:
+    if isinstance(leaves[0], Tensor):
+        return torch.stack(list(leaves))
+    return torch.tensor(leaves, dtype=torch.float64) if isinstance(leaves[0], float) else leaves[0]
+
+
+def _form(output: Any) -> str:
     """Describe what the outputs of all members must have in common."""
-    kind = f"a {type(value).__name__}"
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {tuple(value.shape)}"
-    if isinstance(value, Mapping):
-        return f"{kind} of {', '.join(map(checks.shown, value)) or 'nothing'}"
-    if isinstance(value, (tuple, list)):
-        return f"{kind} of {len(value)}"
-    if isinstance(value, float) or dataclasses.is_dataclass(value):
-        return kind
-    if not isinstance(value, _PLAIN):
-        raise ArgumentError(f"the members return {kind}, which has no average: {SELECT}")
-    return repr(value)
+    parts = []
+    for path, leaf in pytree.tree_flatten_with_path(output)[0]:
+        if not isinstance(leaf, (Tensor, float, *_PLAIN)):
+            raise ArgumentError(f"the members return a {type(leaf).__name__}, which has no average: {SELECT}")
+        shape = f"a tensor of shape {tuple(leaf.shape)}" if isinstance(leaf, Tensor) else repr(leaf)
+        parts.append(f"{pytree.keystr(path)} {'a float' if isinstance(leaf, float) else shape}".strip())
+    return parts[0] if len(parts) == 1 and not path else f"a {type(output).__name__} of {', '.join(parts)}"
 
 
 def _mean(stacked: Tensor) -> Tensor:

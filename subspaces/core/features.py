@@ -1,6 +1,6 @@
 """Several points in one batch, and the features inside a network, without the network being written for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core import checks, geometry, nested, randomness
+from subspaces.core._compat import pytree
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -57,7 +58,7 @@ def in_groups(
     """Run a network on each group of a batch at a point of its own, with the features inside on request."""
     size = (nested.batch_size(inputs) or 1) if count > 1 else 1
     groups = min(count, size)
-    parts = nested.split(inputs, size, groups) if groups > 1 else [inputs]
+    parts = [_cut(inputs, size, groups, index) for index in range(groups)] if groups > 1 else [inputs]
     outputs, entered = [], []
     with watch(network, features) as seen:
         alphas = tuple(point() for _ in range(groups))
@@ -65,12 +66,51 @@ def in_groups(
             outputs.append(run(alpha, args=args, kwargs=kwargs))
             entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
             seen.clear()
-    output = nested.join(outputs, nested.group_sizes(size, groups)) if groups > 1 else outputs[0]
+    output = _joined(outputs, [size // groups + (i < size % groups) for i in range(groups)])
     if features is None:
         return output
     if len(entered) < groups:
         raise ArgumentError(f"features={features!r}: the network ran without calling that module on a tensor")
     return Sampled(output, alphas, tuple(entered))
+
+
+def _cut(inputs: Any, size: int, groups: int, index: int) -> Any:
+    """Return the group of that index: of every tensor of length `size` its part, and everything else."""
+
+    def part(tensor: Tensor) -> Tensor:
+        return tensor.tensor_split(groups)[index] if tensor.ndim and tensor.shape[0] == size else tensor
+
+    return nested.apply(part, inputs)
+
+
+def _joined(outputs: list[Any], sizes: list[int]) -> Any:
+    """Put the outputs of groups of these sizes together: tensors end to end, scalars (a loss) as their mean."""
+    if len(outputs) == 1:
+        return outputs[0]
+    flat = [pytree.tree_flatten(output) for output in outputs]
+    columns = zip(*(leaves for leaves, _ in flat), strict=True)
+    return pytree.tree_unflatten([_joined_leaf(column, sizes) for column in columns], flat[0][1])
+
+
+def _joined_leaf(parts: Sequence[Any], sizes: list[int]) -> Any:
+    first = parts[0]
+    if not isinstance(first, Tensor):
+        if first is None or isinstance(first, (bool, int, float, str)):
+            return first
+        raise ArgumentError(
+            f"samples={len(parts)}: the network returned a {type(first).__name__}, and only tensors in tuples, lists "
+            "and dicts are joined: return these, or register the class with torch.export.register_dataclass"
+        )
+    if not first.ndim:
+        whole = not (first.is_floating_point() or first.is_complex())
+        weighted = [(part.float() if whole else part) * size for part, size in zip(parts, sizes, strict=True)]
+        return torch.stack(weighted).sum(0) / sum(sizes)
+    if [len(part) for part in parts] != sizes:
+        raise ArgumentError(
+            f"samples={len(parts)}: the network returned a tensor of shape {tuple(first.shape)} for {sizes[0]} "
+            "examples: expected the batch in the first dimension; return it so, or use samples=1"
+        )
+    return torch.cat(list(parts))
 
 
 def feature_similarity(family: Any, sampled: Sampled, strength: float = 1.0) -> Tensor:

@@ -170,7 +170,7 @@ def copied(network: nn.Module, known: Mapping[int, Any] | None = None) -> nn.Mod
 
     Results of the last call that a part keeps, such as a loss, are copied without their graph, as torch refuses to.
     """
-    kept = _compat.tree_leaves([vars(part) for part in network.modules()])
+    kept = _compat.pytree.tree_leaves([vars(part) for part in network.modules()])
     results = {id(each): each.detach().clone() for each in kept if isinstance(each, Tensor) and not each.is_leaf}
     return copy.deepcopy(network, {**results, **(known or {})})
 

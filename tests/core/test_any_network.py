@@ -216,6 +216,9 @@ class Output:
     cache: None = None
 
 
+torch.export.register_dataclass(Output)
+
+
 class Nested(nn.Module):
     """Returns its numbers in a container of the given sort."""
 

@@ -139,8 +139,7 @@ class Moments(NamedTuple):
     mean: Tensor
 
 
-@dataclasses.dataclass(frozen=True)
-class Heads:
+class Heads(NamedTuple):
     main: Tensor
     others: list[Tensor]
     loss: Tensor
@@ -478,10 +477,18 @@ def test_the_softmax_of_one_number_is_refused(shape):
             ValueError,
             r"shape \(2, 3\) and a tensor of shape \(2, 4\): .*select=",
         ),
-        ([(torch.zeros(2),), (torch.zeros(2),) * 2], ValueError, "a tuple of 1 and a tuple of 2: expected the same"),
-        ([{"a": torch.zeros(2)}, {"b": torch.zeros(2)}], ValueError, "a dict of 'a' and a dict of 'b': expected"),
-        ([(torch.zeros(2), "x"), (torch.zeros(2), "y")], ValueError, "return 'x' and 'y': expected the same"),
-        ([(torch.zeros(2), 3), (torch.zeros(2), 4)], ValueError, "return 3 and 4: expected the same"),
+        (
+            [(torch.zeros(2),), (torch.zeros(2),) * 2],
+            ValueError,
+            r"a tuple of \[0\] .* and a tuple .* \[1\] .* the same",
+        ),
+        (
+            [{"a": torch.zeros(2)}, {"b": torch.zeros(2)}],
+            ValueError,
+            r"a dict of \['a'\] .* and a dict of \['b'\]",
+        ),
+        ([(torch.zeros(2), "x"), (torch.zeros(2), "y")], ValueError, r"\[1\] 'x' and .* \[1\] 'y': expected the same"),
+        ([(torch.zeros(2), 3), (torch.zeros(2), 4)], ValueError, r"\[1\] 3 and .* \[1\] 4: expected the same"),
         (
             [(torch.tensor([1, 2]),), (torch.tensor([1, 3]),)],
             ValueError,

@@ -136,7 +136,6 @@ BATCHES: list[tuple[Any, str]] = [
     ([(X, [10**30] * 8)], "targets of a batch are .* expected"),
     ([(X, ["cat"] * 8)], "targets of a batch are .* a list: expected"),
     ([(X, None)], "targets of a batch are None, a NoneType: expected"),
-    ([(X.to("meta"), Y)], "a tensor of shape .* on the meta device"),
 ]
 
 
