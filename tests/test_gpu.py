@@ -120,7 +120,7 @@ def test_alpha_in_any_form():
     expected = module(x, alpha=[0.2, 0.3, 0.5])
     for alpha in (torch.tensor([0.2, 0.3, 0.5]), torch.tensor([0.2, 0.3, 0.5], device="cuda")):
         assert torch.equal(module(x, alpha=alpha), expected)
-    assert_close(module(x, alpha={"0": [0.2, 0.3, 0.5], "1": [0.2, 0.3, 0.5], "4": [0.2, 0.3, 0.5]}), expected)
+    assert_close(module(x, alpha=[[0.2, 0.3, 0.5]] * 3), expected)
     with pytest.raises(ValueError, match="outside=True"):
         module(x, alpha=[-0.1, 0.6, 0.5])
 

@@ -1,27 +1,25 @@
 """From alpha, in any of the forms a user may write it, to coefficients for every weight.
 
-One point for the whole network, one per layer, or a dict that names layers and parameters:
+It is one point for the whole network, or one per layer:
 
     0.3                                   the point 0.3 of a line or curve
     [0.2, 0.3, 0.5]                       a point of a simplex
     torch.rand(len(family.layers))        layerwise: one point per layer
-    {"head": 0.9, "conv1.weight": a}      by name; `a` may hold one point per weight; the rest at the midpoint
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from subspaces.core import _compat, checks, nested
-from subspaces.core.layout import Entry, Group, Layout
+from subspaces.core.layout import Layout
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.text import nearest
 
-Alpha = float | Sequence[Any] | Tensor | Mapping[str, Any]
+Alpha = float | Sequence[Any] | Tensor
 
 
 def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
@@ -37,7 +35,7 @@ def to_alpha(value: Alpha, shape: Shape, like: Tensor, outside: bool) -> Tensor:
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ArgumentError(
             f"alpha={checks.shown(value)} cannot be read as numbers ({error}): expected {shape.domain}, "
-            "a tensor with one such point per layer, or a dict by layer name"
+            "or a tensor with one such point per layer"
         ) from None
     if alpha.ndim >= len(shape.point) and alpha.shape[alpha.ndim - len(shape.point) :] == shape.point:
         _check_domain(alpha, shape, outside, value)
@@ -70,41 +68,15 @@ def coefficients(alpha: Tensor, shape: Shape, layout: Layout) -> dict[str, Tenso
     if alpha.shape == (layers, *point):
         by_layer = shape.coefficients(alpha).unbind()  # L of [m]
         for group in layout.groups:
-            found[group.name] = _columns([by_layer[entry.layer] for entry in group.entries], group)
+            columns = []
+            for entry, size in zip(group.entries, group.sizes, strict=True):
+                columns.append(by_layer[entry.layer].expand(size, shape.vertices).t())
+            found[group.name] = torch.cat(columns, dim=1)
         return found
     raise ArgumentError(
         f"alpha has shape {tuple(alpha.shape)}: expected {point} for one point of {shape}, "
         f"or {(layers, *point)} for one point in each of the {layers} layers"
     )
-
-
-def named_coefficients(given: Mapping[str, Tensor], shape: Shape, layout: Layout, like: Tensor) -> dict[str, Tensor]:
-    """Return the coefficients [m, n] of each group where alpha is given by layer or parameter name."""
-    known = [*layout.layers, *layout.entries]
-    for name in given:
-        if name not in known:
-            hint = nearest(name, known)
-            raise KeyError(f"alpha names {name!r}, which is no layer and no trainable parameter: {hint}")
-    middle = shape.midpoint().to(like)
-
-    def of(entry: Entry) -> Tensor:
-        layer = layout.layers[entry.layer]
-        name = next((name for name in entry.names if name in given and name not in layout.layers), layer)
-        alpha, whole = given.get(name, middle), (*entry.shape, *shape.point)
-        if alpha.shape != shape.point and (name == layer or alpha.shape != whole):
-            more = "one point" if name == layer else f"one point, or {whole} for one per weight"
-            raise ArgumentError(f"alpha[{name!r}] has shape {tuple(alpha.shape)}: expected {shape.point}, {more}")
-        return shape.coefficients(alpha if alpha.shape == shape.point else entry.flatten(alpha))
-
-    return {group.name: _columns([of(entry) for entry in group.entries], group) for group in layout.groups}
-
-
-def _columns(parts: list[Tensor], group: Group) -> Tensor:
-    """Stretch each entry's coefficients ([m], or [numel, m]) over its weights and join them: [m, n]."""
-    columns = []
-    for part, size in zip(parts, group.sizes, strict=True):
-        columns.append(part.expand(size, part.shape[-1]).t())
-    return torch.cat(columns, dim=1)
 
 
 # Points among the inputs of a network

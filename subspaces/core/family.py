@@ -163,8 +163,8 @@ class Subspace(KeepingStatistics):
         """An empty tensor with the dtype and device of alpha."""
         return torch.empty(0, dtype=self._dtype, device=self.device)
 
-    def sample(self, per: Literal["network", "layer", "weight"] | None = None) -> Any:
-        """Draw alpha uniformly: one for the network, one per layer, or one per weight (a dict by name).
+    def sample(self, per: Literal["network", "layer"] | None = None) -> Tensor:
+        """Draw alpha uniformly: one for the network or one per layer.
 
         The default is what a training step draws: per layer in a layerwise family, else per network.
         """
@@ -177,19 +177,13 @@ class Subspace(KeepingStatistics):
         random, dtype = partial(randomness.uniform, rng), self._dtype
         if per is None:
             per = "layer" if self.layerwise else "network"
-        if per == "weight":
-            entries = (entry for group in self.layout.groups for entry in group.entries)
-            return {entry.names[0]: self.shape.sample(entry.shape, random).to(dtype) for entry in entries}
         if per not in ("network", "layer"):
-            raise ArgumentError(f"per={checks.shown(per)}: expected 'network', 'layer' or 'weight'")
+            raise ArgumentError(f"per={checks.shown(per)}: expected 'network' or 'layer'")
         alpha = self.shape.sample((len(self.layout.layers),) if per == "layer" else (), random)
         return alpha if alpha.dtype == dtype else alpha.to(dtype)
 
     def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]:
         """Return c(alpha) for each group of weights: [m], or [m, n] where it differs from weight to weight."""
-        if isinstance(alpha, Mapping):
-            given = {name: points.to_alpha(value, self.shape, self._like, outside) for name, value in alpha.items()}
-            return points.named_coefficients(given, self.shape, self.layout, self._like)
         return points.coefficients(points.to_alpha(alpha, self.shape, self._like, outside), self.shape, self.layout)
 
     def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:

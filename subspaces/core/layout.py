@@ -37,9 +37,8 @@ class Entry:
         object.__setattr__(self, "row_major", self.order == tuple(range(len(self.shape))))
 
     def flatten(self, value: Tensor) -> Tensor:
-        """Return the numbers of `value` in the order of the row: [*shape, ...] -> [numel, ...]."""
-        extra = range(len(self.shape), value.ndim)
-        return value.permute((*self.order, *extra)).reshape(self.numel, *value.shape[len(self.shape) :])
+        """Return the numbers of `value` in the order of the row: [*shape] -> [numel]."""
+        return value.permute(self.order).reshape(self.numel)
 
     def restore(self, row: Tensor) -> Tensor:
         """Return the view of `row` that has this parameter's shape: [numel] -> [*shape]."""

@@ -58,8 +58,7 @@ class Shape(ABC):
 
     def valid(self, alpha: Tensor) -> Tensor:
         """Return for each alpha whether it is a point at all, inside the domain or not."""
-        finite = alpha.isfinite()
-        return finite.flatten(-len(self.point)).all(-1) if self.point else finite
+        return alpha.isfinite().flatten(-len(self.point)).all(-1) if self.point else alpha.isfinite()
 
     @abstractmethod
     def separation(self, first: Tensor, second: Tensor) -> Tensor:
@@ -71,10 +70,7 @@ class _Interval(Shape):
     """A one-dimensional shape: alpha is a number between 0 and 1."""
 
     domain: ClassVar[str] = "a number in [0, 1]"
-
-    @property
-    def point(self) -> tuple[int, ...]:
-        return ()
+    point: ClassVar[tuple[int, ...]] = ()
 
     def sample(self, size: tuple[int, ...] = (), random: Random = torch.rand) -> Tensor:
         return random(size)
@@ -93,9 +89,7 @@ class _Interval(Shape):
 class Point(_Interval):
     """A single network, wherever alpha is: P(alpha) = omega. Ordinary training, in the words of a subspace."""
 
-    @property
-    def vertices(self) -> int:
-        return 1
+    vertices: ClassVar[int] = 1
 
     def coefficients(self, alpha: Tensor) -> Tensor:
         return torch.ones_like(alpha)[..., None]
@@ -105,9 +99,7 @@ class Point(_Interval):
 class Line(_Interval):
     """The line between two networks: P(alpha) = (1 - alpha) omega_1 + alpha omega_2."""
 
-    @property
-    def vertices(self) -> int:
-        return 2
+    vertices: ClassVar[int] = 2
 
     def coefficients(self, alpha: Tensor) -> Tensor:
         return torch.stack([1 - alpha, alpha], dim=-1)
@@ -124,11 +116,7 @@ class Bezier(_Interval):
     bends: int = 1
 
     def __post_init__(self) -> None:
-        if not checks.integer(self.bends) or not 1 <= self.bends <= 1000:
-            raise ArgumentError(
-                f"Bezier(bends={checks.shown(self.bends)}): expected an integer of at most 1000 and at least 1; "
-                "without a bend use Line()"
-            )
+        checks.whole("bends", self.bends, 1, 1000, beside="; without a bend use Line()")
         object.__setattr__(self, "bends", int(self.bends))
 
     @property
@@ -150,12 +138,7 @@ class Simplex(Shape):
     beyond: ClassVar[str] = "finite numbers that sum to 1"
 
     def __post_init__(self) -> None:
-        if not checks.integer(self.m) or not 2 <= self.m <= 10**6:
-            raise ArgumentError(
-                f"Simplex(m={checks.shown(self.m)}): expected an integer of at least 2, the number of vertices, and at "
-                "most 1,000,000"
-            )
-        object.__setattr__(self, "m", int(self.m))
+        object.__setattr__(self, "m", checks.whole("m", self.m, 2, 10**6, beside=", the number of vertices"))
 
     @property
     def vertices(self) -> int:

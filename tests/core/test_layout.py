@@ -64,17 +64,6 @@ def test_row_is_the_memory_of_a_dense_parameter(parameter):
     assert torch.equal(group.pack({"0": parameter}), in_memory)
 
 
-@quick
-@given(parameters(), st.integers(1, 3))
-def test_flatten_keeps_what_follows_the_shape(parameter, extra):
-    entry = Layout.of(network(parameter)).groups[0].entries[0]
-    stacked = torch.stack([parameter.detach() * (i + 1) for i in range(extra)], dim=-1)
-    flat = entry.flatten(stacked)
-    assert flat.shape == (entry.numel, extra)
-    for i in range(extra):
-        assert torch.equal(flat[:, i], entry.flatten(parameter.detach()) * (i + 1))
-
-
 @pytest.mark.parametrize("shape", [(8, 3, 3, 3), (8, 3, 1, 1), (4, 1, 3, 3)])
 def test_channels_last_weights_stay_so_without_a_copy(shape):
     conv = nn.Conv2d(shape[1], shape[0], shape[2:]).to(memory_format=torch.channels_last)

@@ -125,27 +125,6 @@ def test_line_is_the_papers_equation():
         torch.testing.assert_close(gradients(family, 1)[name], alpha * theta.grad)
 
 
-@pytest.mark.parametrize("shape", [Line(), Bezier(2), Simplex(3)], ids=str)
-def test_per_weight_coefficients_are_a_naive_loop(shape):
-    family = Subspace(lambda: nn.Conv2d(2, 2, 2).to(memory_format=torch.channels_last), shape, seed=2)
-    alpha = family.sample(per="weight")
-    assert alpha.keys() == {"weight", "bias"}
-    network = family.at(alpha)
-    for name, parameter in network.named_parameters():
-        for index in itertools.product(*map(range, parameter.shape)):
-            c = shape.coefficients(alpha[name][index])
-            expected = sum(float(c[i]) * float(family.vertex(i)[name][index]) for i in range(shape.vertices))
-            assert parameter[index].item() == pytest.approx(expected, abs=1e-6)
-    x = torch.randn(3, 2, 4, 4)
-    torch.testing.assert_close(family(x, alpha=alpha), network(x))
-    family(x, alpha=alpha).sum().backward()
-    network(x).sum().backward()
-    for name, parameter in network.named_parameters():
-        c = shape.coefficients(alpha[name])
-        for i in range(shape.vertices):
-            torch.testing.assert_close(gradients(family, i)[name], c[..., i] * parameter.grad)
-
-
 @pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning")
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_objective_is_convex_in_omega_for_a_convex_loss(shape):
@@ -272,7 +251,7 @@ def test_drawing_leaves_the_global_generator_alone():
     before = torch.get_rng_state()
     family(images())
     family.penalty()
-    family.sample(per="weight")
+    family.sample(per="layer")
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -284,10 +263,6 @@ def test_sample_by_what(shape, layerwise):
     assert family.sample(per="layer").shape == (3, *shape.point)
     assert family.sample().shape == ((3, *shape.point) if layerwise else shape.point)
     assert family.sample().dtype == torch.float64  # that of the weights
-    weights = family.sample(per="weight")
-    assert {name: value.shape for name, value in weights.items()} == {
-        name: (*value.shape, *shape.point) for name, value in family.vertex(0).items()
-    }
 
 
 def test_extrapolation_on_request():
@@ -616,7 +591,7 @@ def test_feature_similarity_can_be_trained():
         (lambda f: f.ensemble(0.5), TypeError, "expected several points"),
         (lambda f: f(torch.zeros(2, 3), samples=2.5), ValueError, "samples=2.5: expected an integer"),
         (lambda f: Subspace.from_modules(f.midpoint(), Line()), TypeError, "expected a list of modules"),
-        (lambda f: f.sample(per="channel"), ValueError, "per='channel': expected 'network', 'layer' or 'weight'"),
+        (lambda f: f.sample(per="channel"), ValueError, "per='channel': expected 'network' or 'layer'"),
         (lambda f: f.vertex(2), IndexError, r"vertex\(2\): Line\(\) has vertices 0 to 1"),
         (lambda f: f.vertex(-3), IndexError, r"vertex\(-3\): Line\(\) has vertices 0 to 1"),
         (lambda f: f(torch.zeros(2, 3), samples=0), ValueError, "samples=0: expected an integer from 1"),
