@@ -166,10 +166,10 @@ def evaluate(
         workers: processes that read the image files of a run.
         trust: also call the network factories (`package.module:factory`) that run folders name.
         progress: True for bars, False for none, or a function of (what, done, total).
-        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1] or plane=True.
-            Of them corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, or loaders
-            {name: loader} or {name: {severity: loader}} of any data. And outliers is data of
-            no known class: a loader, {name: loader}, or for a run the name of another data set.
+        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1] or plane=True. Of them
+            corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, or loaders {name: loader} or
+            {name: {severity: loader}} of any data. And outliers is data of no known class: a loader, {name: loader}, or
+            for a run the name of another data set.
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
@@ -198,15 +198,15 @@ def evaluate(
     _refuse(runs, usual, "it is for runs; a network is measured where it is, on the loaders")
     if named := [str(each) for each in wanted.through if not isinstance(each, nn.Module)]:
         raise ArgumentError(f"through={named}: a network is no run; expected networks, such as ss.load(…).midpoint()")
-    loaders = {split: checks.batches(split, own[split]) for split in ("test", "validation") if own[split] is not None}
     chosen = with_outputs(task_of(task), outputs)
     if forward is not None:
         checks.function("forward", forward, "a function of (network, batch) that returns the network's output")
-    statistics = None if statistics is None else checks.batches("statistics", statistics)
-    subject = subject_of(networks, chosen, loaders, statistics, name, wanted.precision, forward)
-    measured = measured_by(chosen.metrics, metrics)
+    batches = {split: checks.batches(split, own[split]) for split in list(own)[:3] if own[split] is not None}
+    statistics = batches.pop("statistics", None)
+    subject = subject_of(networks, chosen, batches, statistics, name, wanted.precision, forward)
     others = [Network(f"network {number}", module=each) for number, each in enumerate(wanted.through, 1)]
     results.check(subject, wanted, others)
+    measured = measured_by(chosen.metrics, metrics)
     with bars(progress) as shown, restoring(networks):
         return Evaluation(**vars(results.evaluate(subject, measured, wanted, others, shown)))
 

@@ -18,9 +18,10 @@ from torch import Tensor
 from subspaces.core.ensemble import Average
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.rows import Reliability
-from subspaces.evaluation.selective import BINS, adaptive_gap, risk_coverage, risks
+from subspaces.evaluation.rows import Reliability, RiskCoverage
 
+BINS = 20
+POINTS = 51  # of a curve of risk over coverage
 FAINT = 1e-290  # a probability that is less may have lost digits
 
 
@@ -30,11 +31,10 @@ class Classes:
     Args:
         logs: log-probabilities [n, classes], which are finite also where a network is sure and wrong. Of one member of
             an ensemble, its logits.
-        features: what enters the network's head, flattened [n, d], where that is known.
     """
 
-    def __init__(self, logs: Tensor, features: Tensor | None = None) -> None:
-        self.logs, self.features = logs, features
+    def __init__(self, logs: Tensor) -> None:
+        self.logs = logs
 
     @cached_property
     def probabilities(self) -> Tensor:
@@ -89,22 +89,17 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
 # Steps and values. `prediction` is a `Classes`, `labels` are int64 [n].
 
 
-def _check(predictions: Tensor, labels: Tensor) -> None:
-    if predictions.ndim != 2 or not predictions.numel() or not predictions.is_floating_point():
+def _check(prediction: Classes, labels: Tensor) -> None:
+    if not len(prediction) or labels.shape != prediction.logs.shape[:1] or labels.dtype != torch.int64:
         raise ArgumentError(
-            f"predictions of shape {tuple(predictions.shape)} and dtype {predictions.dtype}: "
-            "expected floating-point numbers [n, classes] of at least one example"
-        )
-    if labels.shape != predictions.shape[:1] or labels.dtype != torch.int64:
-        raise ArgumentError(
-            f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}: "
-            f"expected one int64 for each of the {len(predictions)} predictions"
+            f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}: expected one int64 for each of "
+            f"{len(prediction)} predictions, at least one"
         )
 
 
 def each_top(prediction: Classes, labels: Tensor) -> Tensor:
     """Return of each example the largest probability and whether its class is the label, float64 [n, 2]."""
-    _check(prediction.probabilities, labels)
+    _check(prediction, labels)
     confidence, predicted = prediction.top
     return torch.stack([confidence.double().clamp(max=1.0), (predicted == labels).double()], dim=1)
 
@@ -136,20 +131,20 @@ def to_reliability(sums: Tensor) -> Reliability:
 
 
 def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
-    _check(prediction.logs, labels)
+    _check(prediction, labels)
     return 0 - prediction.logs.gather(1, labels[:, None]).squeeze(1).double()  # not -0.0 for certainty
 
 
 def _squares(prediction: Classes, labels: Tensor) -> Tensor:
+    _check(prediction, labels)
     probabilities, index = prediction.probabilities, labels[:, None]
-    _check(probabilities, labels)
     difference = probabilities.scatter_add(1, index, -torch.ones_like(index, dtype=probabilities.dtype))
     return difference.square_().sum(1, dtype=torch.float64)
 
 
 def _confusion(prediction: Classes, labels: Tensor) -> Tensor:
     """Return how often each class is answered for each, [label, answer]; the last column is of predictions of NaN."""
-    _check(prediction.logs, labels)
+    _check(prediction, labels)
     classes, predicted = prediction.logs.shape[1], prediction.top[1]
     pairs = labels * (classes + 1) + predicted.where(predicted >= 0, classes)
     return torch.bincount(pairs, minlength=classes * (classes + 1)).reshape(classes, classes + 1).double()
@@ -163,6 +158,50 @@ def _intersection_over_union(confusion: Tensor) -> Tensor:
     return found
 
 
+# Confidences in order. `each` is float64 [n, 2]: the confidence, and whether the class is right. No order matters.
+
+
+def by_confidence(each: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both columns with the most confident example first; a confidence that is NaN ranks last.
+
+    Examples of equal confidence share their mean, which is what a random order among them gives on average.
+    """
+    rank, order = each[:, 0].nan_to_num(nan=-1.0).sort(descending=True)
+    _, group, count = rank.unique_consecutive(return_inverse=True, return_counts=True)
+    # Sums of zeros and ones are exact, so that the order of a parallel sum does not matter.
+    total = torch.zeros_like(count, dtype=each.dtype).scatter_add(0, group, each[:, 1][order])
+    return each[:, 0][order], (total / count)[group]
+
+
+def _adaptive_gap(each: Tensor) -> Tensor:
+    """Return sum_b |B_b|/n |acc(B_b) - conf(B_b)| over bins of equally many examples, in order of confidence.
+
+    The sizes of the bins differ by one at most; with fewer examples than bins, each is a bin of its own.
+    """
+    confidence, correct = by_confidence(each)
+    n, bins = len(confidence), min(BINS, len(confidence))
+    borders = torch.arange(bins + 1, device=confidence.device) * n // bins
+    total = F.pad((correct - confidence).cumsum(0), (1, 0))[borders]
+    return total.diff().abs().sum() / n
+
+
+def risks(each: Tensor) -> Tensor:
+    """Return the error r_k among the k most confident examples, for k = 1 … n; AURC = 1/n sum_k r_k."""
+    wrong = 1 - by_confidence(each)[1]
+    return wrong.cumsum(0) / torch.arange(1, len(wrong) + 1, device=wrong.device)
+
+
+def risk_coverage(each: Tensor) -> RiskCoverage:
+    """Return the error at about 51 equally spaced coverages from 1/n to 1; fewer examples give one each."""
+    risk, steps = risks(each), POINTS - 1
+    n = len(risk)
+    kept = sorted({max(1, (2 * n * step + steps) // (2 * steps)) for step in range(POINTS)})  # rounded
+    chosen = risk[torch.tensor(kept, device=risk.device) - 1]
+    return RiskCoverage([k / n for k in kept], chosen.tolist())
+
+
+# Metrics
+
 WORDS = {
     "accuracy": ("accuracy", "share of examples whose most probable class is right"),
     "nll": ("NLL", "mean negative log-likelihood of the right class"),
@@ -174,7 +213,6 @@ WORDS = {
     "miou": ("mIoU", "intersection over union of answered and right pixels, mean over the classes"),
     "tv": ("total variation", "share of probability by which two networks differ, on average over examples"),
     "disagreement": ("disagreement", "share of examples for which two networks answer different classes"),
-    "feature_cosine": ("cosine of features", "cosine between what enters the heads of two networks"),
 }
 """What each metric is called, and what it means."""
 EVERY = ("classification", "tokens", "pixels")
@@ -192,7 +230,7 @@ for _each in (
     _metric("nll", tasks=EVERY, headline=True, **average(_minus_log)),
     _metric("brier", headline=True, **average(_squares)),
     _metric("ece", value=_gap, curve=("reliability", to_reliability), **BINNED),
-    _metric("adaptive_ece", value=adaptive_gap, **RANKED),
+    _metric("adaptive_ece", value=_adaptive_gap, **RANKED),
     _metric("aurc", value=lambda each: risks(each).mean(), curve=("risk_coverage", risk_coverage), **RANKED),
     _metric("perplexity", tasks=("tokens",), headline=True, **average(_minus_log, torch.exp)),
     _metric("miou", tasks=("pixels",), lower_is_better=False, **OVERLAP),
@@ -200,24 +238,16 @@ for _each in (
     METRICS.add(_each)
 
 
-def _apart(p: Classes, q: Classes) -> Tensor:
+def _variation(p: Classes, q: Classes) -> Tensor:
     if p.logs.shape != q.logs.shape:
-        raise ArgumentError(
-            f"got shapes {tuple(p.logs.shape)} and {tuple(q.logs.shape)}: expected two of the same shape"
-        )
-    return p.probabilities - q.probabilities
-
-
-def _cosines(p: Classes, q: Classes) -> Tensor | None:
-    if p.features is None or q.features is None or p.features.shape != q.features.shape:
-        return None
-    return F.cosine_similarity(p.features.float(), q.features.float(), dim=1)
+        shapes = f"{tuple(p.logs.shape)} and {tuple(q.logs.shape)}"
+        raise ArgumentError(f"got shapes {shapes}: expected two of the same shape")
+    return (p.probabilities - q.probabilities).abs().sum(1, dtype=torch.float64) / 2
 
 
 DISTANCES = (
-    _metric("tv", **average(lambda p, q: _apart(p, q).abs().sum(1, dtype=torch.float64) / 2)),
+    _metric("tv", **average(_variation)),
     _metric("disagreement", percent=True, **average(lambda p, q: p.top[1] != q.top[1])),
-    _metric("feature_cosine", **average(_cosines)),
 )
 """How differently two networks answer: metrics of one prediction and another."""
 

@@ -65,7 +65,7 @@ def conditions(groups: Iterable[Group]) -> list[Condition]:
     found: dict[tuple[Any, ...], list[int]] = {}
     for *key, severity in _common(every):
         found.setdefault(tuple(key), []).append(int(severity))
-    named = [Condition(*key[:4], severities=tuple(sorted(each))) for key, each in found.items()]
+    named = [Condition(*key, severities=tuple(sorted(each))) for key, each in found.items()]  # type: ignore[misc]
     return sorted(named, key=lambda each: ORDER.index(each.group) if each.group in ORDER else len(ORDER))
 
 

@@ -123,8 +123,11 @@ class Evaluation:
 
     def answer(self, name: str, data: str = "test") -> Row | None:
         """Return the row of an answer on a split, or on other data; None if it was not measured."""
-        wanted = [each for each in self.answers if each.name == name]
-        return next((row for row in self.rows if row.data == data and any(each.is_of(row) for each in wanted)), None)
+        return self._row(name, (row for row in self.rows if row.data == data))
+
+    def _row(self, answer: str, rows: Iterable[Row]) -> Row | None:
+        wanted = [each for each in self.answers if each.name == answer]
+        return next((row for row in rows if any(each.is_of(row) for each in wanted)), None)
 
     def __getitem__(self, answer: str) -> Row:
         """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
@@ -148,9 +151,7 @@ class Evaluation:
         return self._of_answer(answer, rows, f" on {name!r}")
 
     def _of_answer(self, answer: str, rows: Iterable[Row], where: str) -> Row:
-        wanted = [each for each in self.answers if isinstance(answer, str) and each.name == answer]
-        found = next((row for row in rows if any(each.is_of(row) for each in wanted)), None)
-        if found is None:
+        if (found := self._row(answer, rows)) is None:
             names = [each.name for each in self.answers]
             raise KeyError(f"{checks.shown(answer)} was not measured{where}: {nearest(answer, names)}")
         return found

@@ -17,7 +17,8 @@ from subspaces.text import Named
 
 CHECKSUM = "sha256"
 MEASUREMENTS = "measurements.jsonl"
-CHANGED = "it was changed by hand, or by a fault: its content does not match its checksum"
+Key = Mapping[str, Any]
+Values = dict[str, Any]
 
 
 def checksum(content: Any) -> str:
@@ -37,11 +38,18 @@ def read_json(path: Path, remedy: str) -> dict[str, Any]:
     try:
         if not path.is_file():
             raise ArgumentError("it is not a file" if path.exists() or path.is_symlink() else "it is not there")
-        content = json.loads(path.read_bytes())
-        if not isinstance(content, dict) or content.pop(CHECKSUM, None) != checksum(content):
-            raise ArgumentError(CHANGED)
+        return _checked(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error, remedy) from None
+
+
+def _checked(text: bytes) -> dict[str, Any]:
+    """Return the object that a text holds, without its checksum, which must be right."""
+    content = json.loads(text)
+    if not isinstance(content, dict):
+        raise ArgumentError(f"expected an object, found a {type(content).__name__}")
+    if content.pop(CHECKSUM, None) != checksum(content):
+        raise ArgumentError("it was changed by hand, or by a fault: its content does not match its checksum")
     return content
 
 
@@ -74,17 +82,12 @@ def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
     """
     if not path.is_file():
         raise damaged(path, "it is not a file", remedy)
-    found, lines = [], path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
+    found = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
-            content = json.loads(line)
-            if not isinstance(content, dict):
-                raise ArgumentError(f"expected an object, found a {type(content).__name__}")
-            if content.pop(CHECKSUM, None) != checksum(content):
-                raise ArgumentError(CHANGED)
+            found.append(_checked(line))
         except (ValueError, RecursionError) as error:
             raise damaged(path, f"line {number}: {error}", remedy) from None
-        found.append(content)
     return found
 
 
@@ -111,11 +114,6 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def plain(made: Any) -> Any:
-    """Return a dataclass, and those in it, as dictionaries."""
-    return dataclasses.asdict(made)
-
-
 def build(kind: Any, value: Any) -> Any:
     """Return what a file holds as a dataclass, or as a list of such; other types are as they were written."""
     made: Any = next((each for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)), None)
@@ -133,12 +131,6 @@ def build(kind: Any, value: Any) -> Any:
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
-
-
-# Measurements
-
-Key = Mapping[str, Any]
-Values = dict[str, Any]
 
 
 class Measurements:
@@ -167,12 +159,15 @@ class Measurements:
             if all(key.get(name) == value for name, value in wanted.items()):
                 yield key, values
 
-    def add(self, key: Key, values: Values) -> None:
-        """Add a measurement, in place of an earlier one of the same key."""
-        entry = json.loads(json.dumps({"key": key, "values": values}))
+    def add(self, key: Key, values: Values) -> bool:
+        """Add a measurement, in place of an earlier one of the same key; return False if the same is there already."""
+        entry = json.loads(json.dumps({"key": key, "values": values}, default=vars))
+        if self.find(entry["key"]) == entry["values"]:
+            return False
         self._keep(entry["key"], entry["values"])
         if self.path is not None:
             append_line(self.path, entry)
+        return True
 
     def _keep(self, key: Key, values: Values) -> None:
         name = json.dumps(key, sort_keys=True)

@@ -110,9 +110,7 @@ def average(
         found = each(prediction, target)
         if found is None:
             return None
-        return torch.stack(
-            [found.double().sum(), torch.tensor(found.numel(), dtype=torch.float64, device=found.device)]
-        )
+        return torch.stack([found.double().sum(), found.new_tensor(found.numel(), dtype=torch.float64)])
 
     return {"step": step, "value": lambda sums: then(sums[0] / sums[1])}
 
@@ -127,9 +125,7 @@ def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metr
     if not found:
         raise ArgumentError("the task has no metrics; give it some, or pass metrics=")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ArgumentError(
-            f"metrics={{{twice[0]!r}: …}}: the task measures {twice[0]!r} already; expected another name"
-        )
+        raise ArgumentError(f"metrics={{{twice[0]!r}: …}}: there is a metric of that name already; expected another")
     return found
 
 

@@ -15,14 +15,11 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.metrics import Metric
 
-KEPT = 95  # percent of the test examples
-
 
 def auroc(inside: Tensor, outside: Tensor) -> float:
     """Return P(a > b) + ½ P(a = b) for a score a of the test examples and b of the outliers."""
     inner, outer = _sorted(inside, outside)
-    below = torch.searchsorted(outer, inner, side="left")
-    not_above = torch.searchsorted(outer, inner, side="right")
+    below, not_above = (torch.searchsorted(outer, inner, right=right) for right in (False, True))
     pairs = (below + not_above).sum(dtype=torch.float64) / 2
     return float(pairs / (len(inner) * len(outer)))
 
@@ -30,7 +27,7 @@ def auroc(inside: Tensor, outside: Tensor) -> float:
 def fpr95(inside: Tensor, outside: Tensor) -> float:
     """Return the share of outliers with at least the score that 95 % of the test examples have at least."""
     inner, outer = _sorted(inside, outside)
-    lost = (100 - KEPT) * len(inner) // 100  # of the lowest scores
+    lost = 5 * len(inner) // 100  # of the lowest scores
     return float((outer >= inner[lost]).double().mean())
 
 
@@ -41,13 +38,11 @@ def _sorted(inside: Tensor, outside: Tensor) -> tuple[Tensor, Tensor]:
     return inside.double().sort().values, outside.double().sort().values
 
 
+DISAGREEMENT = "how little the members disagree (minus the mutual information of answer and member)"
 SCORES = {
     "probability": ("max. probability", "the largest probability"),
     "entropy": ("entropy", "minus the entropy of the probabilities"),
-    "disagreement": (
-        "disagreement",
-        "how little the members disagree (minus the mutual information of answer and member)",
-    ),
+    "disagreement": ("disagreement", DISAGREEMENT),
 }
 """Label and meaning of each score."""
 MEASURES = {

@@ -16,11 +16,10 @@ from subspaces.core import geometry
 from subspaces.core.family import Subspace
 from subspaces.core.layout import Layout
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import files
 from subspaces.evaluation.display import counted
 from subspaces.evaluation.measuring import Data, Metrics, measure
 from subspaces.evaluation.points import coefficients, kind, middle_of, outline, vertex_names
-from subspaces.evaluation.rows import About, Corner, Drawn, Plane
+from subspaces.evaluation.rows import About, Corner, Drawn, Grid, Plane
 from subspaces.evaluation.session import Session
 from subspaces.evaluation.subject import Subject
 
@@ -71,16 +70,17 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
                     f"{subject.folder} has the {what} {ours!r} and {other.folder} {theirs!r}: "
                     f"a plane goes through networks of one {what}"
                 )
-    chosen = {0: [0, 1, 2], 1: [0, m - 1]}.get(len(others), [])
-    if len(set(chosen)) < len(chosen) or max(chosen, default=0) >= m:
+    if len(others) > 1:
+        middle = Network.at_middle(subject, "network" if kind(shape) == "single" else "midpoint")
+        return [middle, *others] if len(others) == 2 else list(others)
+    if m + len(others) < 3:
         raise ArgumentError(
             f"{subject.name} has {m} of the three networks that a plane goes through: name "
             f"{3 - m if m > 1 else 'two'} of other runs, --plane-through RUN"
         )
     names = vertex_names(shape)
+    chosen = [0, m - 1] if others else [0, 1, 2]
     own = [Network(names[index], subject, tuple(float(index == each) for each in range(m))) for index in chosen]
-    if len(others) == 2:
-        own = [Network.at_middle(subject, "network" if kind(shape) == "single" else "midpoint")]
     return [*own, *others]
 
 
@@ -120,23 +120,15 @@ class Span:
     def plane(self, cells: int, count: int, statistics_images: int, metrics: Sequence[str]) -> Plane:
         """Return the plane with nothing measured yet."""
         low, high = self.corners.min(0).values, self.corners.max(0).values
-        margin = MARGIN * (high - low)
+        first, last = low - MARGIN * (high - low), high + MARGIN * (high - low)
         xs, ys = (
-            torch.linspace(float(first), float(last), cells, dtype=torch.float64).tolist()
-            for first, last in zip(low - margin, high + margin, strict=True)
+            torch.linspace(float(first[axis]), float(last[axis]), cells, dtype=torch.float64).tolist()
+            for axis in (0, 1)
         )
         labels = [network.label for network in self.networks]
-        return Plane(
-            name=", ".join(labels),
-            corners=[Corner(label, x, y) for label, (x, y) in zip(labels, self.corners.tolist(), strict=True)],
-            xs=xs,
-            ys=ys,
-            values={name: [[None] * cells for _ in ys] for name in metrics},
-            split=SPLIT,
-            count=count,
-            statistics_images=statistics_images,
-            drawn=self._drawings(),
-        )
+        places = [Corner(label, x, y) for label, (x, y) in zip(labels, self.corners.tolist(), strict=True)]
+        values: dict[str, Grid] = {name: [[None] * cells for _ in ys] for name in metrics}
+        return Plane(", ".join(labels), places, xs, ys, values, SPLIT, count, statistics_images, self._drawings())
 
     def _drawings(self) -> list[Drawn]:
         found = []
@@ -185,9 +177,7 @@ def measure_plane(session: Session, networks: Sequence[Network]) -> None:
     numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
     identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
     cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
-    key = {"of": "plane", **session.family, "name": plane.name}
-    if session.known.find(key) != (known := {"plane": files.plain(plane), "cells": cells}):
-        session.add(key, known)
+    session.add({"of": "plane", **session.family, "name": plane.name}, {"plane": plane, "cells": cells})
     places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
     missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
     tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))

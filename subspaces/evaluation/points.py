@@ -33,12 +33,10 @@ class Item:
 
     def rows(self, averages: Sequence[str]) -> list[About]:
         """Return what each of its rows is about: the points alone, then all together, averaged in these ways."""
-        alone = [] if self.masks else self.points
-        points = [About("point", self.role, [to_alpha(place)]) for place in alone]
+        points = [About("point", self.role, [to_alpha(place)]) for place in self.points if not self.masks]
         if self.ensemble is None:
             return points
-        alphas = [to_alpha(place) for place in self.places]
-        count = self.masks or len(self.places)
+        alphas, count = [to_alpha(place) for place in self.places], self.masks or len(self.places)
         return points + [About("ensemble", self.ensemble, alphas, each, count) for each in averages]
 
 
@@ -60,14 +58,10 @@ def plan(
     """
     if kind(shape) == "single":
         return [Item("midpoint", (0.0,))]
-    return _along(grid) if kind(shape) == "interval" else _inside(shape, random, triangle, seed)
-
-
-def _along(grid: Iterable[float]) -> list[Item]:
-    lower = {min(_rounded(alpha), _rounded(1 - alpha)) for alpha in grid} | {0.5}
-    return [
-        Item("midpoint" if alpha == 0.5 else "along", (alpha, _rounded(1 - alpha)), "along") for alpha in sorted(lower)
-    ]
+    if kind(shape) == "simplex":
+        return _inside(shape, random, triangle, seed)
+    lower = sorted({min(_rounded(alpha), _rounded(1 - alpha)) for alpha in grid} | {0.5})
+    return [Item("midpoint" if alpha == 0.5 else "along", (alpha, _rounded(1 - alpha)), "along") for alpha in lower]
 
 
 def _rounded(alpha: float) -> float:
@@ -132,9 +126,7 @@ def outline(shape: Shape) -> list[list[float]] | None:
 def vertex_names(shape: Shape) -> list[str]:
     """Return what to call each vertex."""
     m = shape.vertices
-    if kind(shape) == "single":
-        return ["network"]
     if kind(shape) == "simplex":
         return [f"vertex {index + 1}" for index in range(m)]
     bends = ["bend"] if m == 3 else [f"bend {index + 1}" for index in range(m - 2)]
-    return ["α = 0", *bends, "α = 1"]
+    return ["network"] if m == 1 else ["α = 0", *bends, "α = 1"]

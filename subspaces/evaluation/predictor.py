@@ -6,7 +6,7 @@ evaluated together, and weights are written into them. Batch-norm statistics are
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 from subspaces.core import _compat, functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
-from subspaces.core.features import watch
 from subspaces.core.outputs import OutputCheck
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
-from subspaces.networks import registry
 from subspaces.networks.dropout import dropping
 
 KEPT = 256  # points whose batch-norm statistics are kept
@@ -80,17 +78,12 @@ class Predictor:
         named = network.named_parameters(remove_duplicate=False)
         self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._statistics = statistics if tracked(network) else None
-        self._head: str | None = None
-        with suppress(ValueError):  # that it has no head which one could name
-            self._head = registry.head_name(network)
         sizes: list[int] = [] if self._statistics is None else getattr(statistics, "sizes", [])[:batches]
         self.statistics_images = sum(sizes)  # 0 if that is not known yet
         self._known: dict[Any, list[Tensor]] = {}  # the buffers of norms at points
         if not self._given:
             network.requires_grad_(False)
             return
-        if any(self._head not in dict(each.named_modules()) for each in self._networks):
-            self._head = None  # they differ
         for number, each in enumerate(self._networks):
             if statistics is not None and tracked(each):
                 self._networks[number] = functional.copied(each)
@@ -154,16 +147,15 @@ class Predictor:
             outputs = [self._run(network, batch) for network in networks]
         return self._parts(outputs, target)
 
-    def _parts(self, outputs: Sequence[tuple[Any, Tensor | None]], target: Any) -> Outputs:
+    def _parts(self, outputs: Sequence[Any], target: Any) -> Outputs:
         if outputs and not self._output_check.done:
-            self.task.check_output(outputs[0][0], self._output_check)
-        parts = [self.task.parts(output, target, features) for output, features in outputs]
+            self.task.check_output(outputs[0], self._output_check)
+        parts = [self.task.parts(output, target) for output in outputs]
         return Outputs(self.task, [part for part, _ in parts], parts[0][1])
 
-    def _run(self, network: nn.Module, batch: Any) -> tuple[Any, Tensor | None]:
+    def _run(self, network: nn.Module, batch: Any) -> Any:
         try:
-            with watch(network, self._head) as seen:
-                output = self._forward(network, batch)
+            return self._forward(network, batch)
         except RuntimeError as error:
             number = self._networks.index(network) if self._given else 0
             if number == 0 or isinstance(error, torch.OutOfMemoryError):
@@ -172,8 +164,6 @@ class Predictor:
                 f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
                 f"first one takes ({error}): expected networks that take the same inputs"
             ) from error
-        features = seen[-1].flatten(1).float() if seen and seen[-1].ndim > 1 else None
-        return output, features
 
     def _write(self, network: nn.Module, weights: Mapping[str, Tensor]) -> None:
         if set(weights) != self._names:

@@ -141,19 +141,18 @@ def _choices(session: Session, rows: Sequence[Row]) -> list[Choice]:
 
 def _examples(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:
     """Return the examples whose predicted class changes; those of the earlier evaluation if its points are the same."""
-    points = _points(rows)
-    if earlier is not None and _points(earlier.rows) == points:
+    points, before = ([row for row in each if _walked(row)] for each in (rows, [] if earlier is None else earlier.rows))
+    if earlier is not None and before == points:
         return earlier.examples
-    predicted = [session.predicted(row.alphas[0], SPLIT) for row in points] if len(points) > 1 else []
+    predicted = [session.predicted(row.alphas[0]) for row in points]
     there = [each for each in predicted if each is not None]
-    if not there or len(there) < len(predicted):
+    if len(points) < 2 or len(there) < len(predicted):
         return None
-    alphas = [row.alphas[0] for row in points]
-    return examples_of(alphas, there, session.labels(SPLIT), session.subject.images)
+    return examples_of([row.alphas[0] for row in points], there, session.labels(), session.subject.images)
 
 
-def _points(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.kind == "point" and row.data == SPLIT and not row.group]
+def _walked(row: Row) -> bool:
+    return row.kind == "point" and row.data == SPLIT and not row.group
 
 
 def _warn_of_broken(session: Session) -> None:

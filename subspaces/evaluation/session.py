@@ -45,9 +45,9 @@ class Session:
         return self.subject.predictor(self.subject.splits, self.settings.statistics_batches)
 
     def add(self, key: Mapping[str, Any], values: dict[str, Any]) -> None:
-        """Store a measurement."""
-        self.known.add(key, values)
-        self.measured = True
+        """Store a measurement, unless the same is there already."""
+        if self.known.add(key, values):
+            self.measured = True
 
     def walk(self, items: Sequence[Item]) -> None:
         """Measure what is missing of items on all splits."""
@@ -136,7 +136,7 @@ class Session:
         places = [coefficients(self.subject.shape, to_place(alpha)) for alpha in about.alphas]
         row = Row(coefficients=places, **vars(about), **data.key, count=count, **found)
         metrics = [each.name for each in self._metrics(data.group)] or list(row.metrics)
-        values = {"row": files.plain(row), "metrics": metrics, "images": self.predictor.statistics_images}
+        values = {"row": row, "metrics": metrics, "images": self.predictor.statistics_images}
         if measured.broken:
             self.broken.append((about, data.name, measured.broken, count))
         if isinstance(measured, Metrics) and (kept := measured.kept()) is not None:
@@ -170,16 +170,16 @@ class Session:
         sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in current}
         return in_order(row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
 
-    def predicted(self, alpha: Any, split: str) -> Predicted | None:
-        """Return the predictions of a point on a split, if they are kept."""
-        wanted = {"data": split, "group": "", "kind": "point", "alphas": [alpha]}
+    def predicted(self, alpha: Any) -> Predicted | None:
+        """Return the predictions of a point on the test examples, if they are kept."""
+        wanted = {"data": examples.SPLIT, "group": "", "kind": "point", "alphas": [alpha]}
         rows = self.known.items(of="row", **self.how, **wanted)
         found = [values["predicted"] for _, values in rows if "predicted" in values]
         return Predicted.from_text(found[-1]) if found else None
 
-    def labels(self, split: str) -> Tensor:
-        """Return the labels of a split for which predictions are kept."""
-        *_, (_, found) = self.known.items(of="labels", **self.family, data=split)
+    def labels(self) -> Tensor:
+        """Return the labels of the test examples for which predictions are kept."""
+        *_, (_, found) = self.known.items(of="labels", **self.family, data=examples.SPLIT)
         return examples.from_text(found["labels"]).long()
 
     def built(self, kind: Any, value: Any) -> Any:

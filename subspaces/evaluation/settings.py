@@ -35,7 +35,7 @@ _point, _plane, _shift = (partial(_setting, panel=panel) for panel in (POINTS_PA
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of `evaluate`: points, planes, shifted data, and the split to choose on."""
+    """The settings of `evaluate`: points, planes and shifted data."""
 
     grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
     random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
@@ -65,23 +65,26 @@ class Settings:
         return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
+        def keep(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        def several(name: str, check: Callable[[str, Any], Any], expected: str, most: int | None = None) -> None:
+            found = checks.several(name, getattr(self, name), expected, most)
+            keep(name, tuple(check(name, each) for each in found))
+
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
             if entry.metadata["limits"] is not None and not (value is None and entry.default is None):
-                object.__setattr__(self, entry.name, checks.whole(entry.name, value, *entry.metadata["limits"]))
+                keep(entry.name, checks.whole(entry.name, value, *entry.metadata["limits"]))
         checks.flag("plane", self.plane)
         one_of("precision", self.precision, get_args(Precision))
-        object.__setattr__(self, "corruptions", shifted_data.wanted(self.corruptions))
-        object.__setattr__(self, "outliers", shifted_data.wanted_outliers(self.outliers))
-        self._set("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        self._set("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']", None)
-        self._set("through", _network, "a list of run folders, such as ['runs/a', 'runs/b']", None)
+        keep("corruptions", shifted_data.wanted(self.corruptions))
+        keep("outliers", shifted_data.wanted_outliers(self.outliers))
+        several("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
+        several("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']")
+        several("through", _network, "a list of run folders, such as ['runs/a', 'runs/b']")
         if len(self.through) > 3:
             raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
-
-    def _set(self, name: str, check: Callable[[str, Any], Any], expected: str, most: int | None) -> None:
-        found = checks.several(name, getattr(self, name), expected, most)
-        object.__setattr__(self, name, tuple(check(name, each) for each in found))
 
     @property
     def wants_plane(self) -> bool:

@@ -1,4 +1,4 @@
-"""Shifted examples: made of the test images, read from a folder, or loaders of the user's own; and outliers."""
+"""Shifted examples, made of the test images or loaders of the user's own; and outliers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,18 +44,16 @@ class Corruptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        whole = [checks.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")]
-        self._set(severities=tuple(sorted(set(whole))), seed=checks.whole("seed", self.seed, 0, 2**31))
+        whole = {checks.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")}
+        found: dict[str, Any] = {"names": self._named(), "severities": tuple(sorted(whole))}
         for name in ("mean", "std"):
             if (given := getattr(self, name)) is not None:
                 numbers = _some(name, [given] if isinstance(given, (int, float)) else given, "one for each channel")
-                self._set(**{name: tuple(checks.number(name, each) for each in numbers)})
-        if (self.mean is None) != (self.std is None) or min(self.std or (1.0,)) <= 0:
+                found[name] = tuple(checks.number(name, each) for each in numbers)
+        if (self.mean is None) != (self.std is None) or min(found.get("std", (1.0,))) <= 0:
             raise ArgumentError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
-        self._set(names=self._named())
-
-    def _set(self, **fields: Any) -> None:
-        for name, value in fields.items():
+        found["seed"] = checks.whole("seed", self.seed, 0, 2**31)
+        for name, value in found.items():
             object.__setattr__(self, name, value)
 
     def _named(self) -> tuple[str, ...]:
@@ -85,29 +83,23 @@ def wanted(value: Any) -> Corruptions | Given | None:
     """Parse `corruptions=`."""
     if value is None or value is False or isinstance(value, Corruptions) or (isinstance(value, tuple) and not value):
         return value or None
-    if value is True:
-        return Corruptions()
-    if isinstance(value, str) or checks.listed(value):
-        return Corruptions(value)
-    if not isinstance(value, Mapping):
+    if value is True or isinstance(value, str) or checks.listed(value):
+        return Corruptions() if value is True else Corruptions(value)
+    if not isinstance(value, Mapping) or not value:
         raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
     found: Given = {}
     for name, each in value.items():
         where = f"corruptions={{{name!r}: …}}"
         for severity, loader in (each if isinstance(each, Mapping) else {0: each}).items():
             found[str(name), checks.whole(f"{where}: severity", severity, 0)] = checks.batches(where, loader)
-    if not found:
-        raise ArgumentError("corruptions={}: expected at least one loader, such as {'rain': {1: loader}}")
     return found
 
 
 def check(subject: Subject, what: Corruptions | Given | None) -> None:
     """Raise for corruptions that cannot be made of the test examples, before anything is measured."""
-    if not isinstance(what, Corruptions):
-        return
-    if subject.folder is None:
+    if isinstance(what, Corruptions) and subject.folder is None:
         next(subject.pictures(what.mean, what.std), None)
-    elif what.mean is not None:
+    elif isinstance(what, Corruptions) and what.mean is not None:
         raise ArgumentError(
             f"mean={what.mean}, std={what.std}: {subject.name} is a run, which knows its own; expected none"
         )
@@ -115,12 +107,11 @@ def check(subject: Subject, what: Corruptions | Given | None) -> None:
 
 def sets_of(subject: Subject, what: Corruptions | Given | None) -> list[Data]:
     """Return the sets of shifted examples."""
-    if what is None:
-        return []
     if isinstance(what, Corruptions):
         pairs = [(name, severity) for name in what.names for severity in what.severities]
         return [_corrupted(subject, what, name, severity) for name, severity in pairs]
-    return [Data(name, partial(iter, loader), severity, "given", "given") for (name, severity), loader in what.items()]
+    given = (what or {}).items()
+    return [Data(name, partial(iter, loader), severity, "given", "given") for (name, severity), loader in given]
 
 
 def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> Data:
@@ -135,11 +126,9 @@ def _corrupted(subject: Subject, how: Corruptions, name: str, severity: int) -> 
 
 def wanted_outliers(value: Any) -> Outliers:
     """Parse `outliers=`."""
-    if value is None or (isinstance(value, (list, tuple)) and not value):
-        return {}
     if isinstance(value, Mapping):
         return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
-    several = list(value) if isinstance(value, (list, tuple)) else [value]
+    several = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
     if all(isinstance(each, str) for each in several):
         return {each: each for each in several}
     if not isinstance(value, Iterable):

@@ -56,7 +56,7 @@ class Task:
     def check_output(self, output: Any, check: OutputCheck) -> None:
         """Refuse a network whose outputs are not what the task takes them for; called until `check` is done."""
 
-    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Any, Any]:
+    def parts(self, output: Any, target: Any) -> tuple[Any, Any]:
         """Return what a network says about each example, and the targets of these."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class Classification(Task):
     def keeps(self) -> bool:  # type: ignore[override]
         return self.of == "examples"  # tokens and pixels are too many
 
-    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Classes, Tensor]:
+    def parts(self, output: Any, target: Any) -> tuple[Classes, Tensor]:
         """Return logits or log-probabilities [n, classes] and labels [n], without those that do not count."""
         logits = prediction(output)
         labels = nested.numbers(target, logits.device, "class numbers")
@@ -127,9 +127,8 @@ class Classification(Task):
         counts = labels != self.ignore
         if self.of != "examples" or not bool(counts.all()):
             logits, labels = logits[counts], labels[counts]
-            features = features[counts] if features is not None and len(features) == len(counts) else None
         nested.check_classes(labels, logits.shape[1], "for a label that does not count pass Classification(ignore=…)")
-        return Classes(ensemble.wide(logits), features if self.of == "examples" else None), labels
+        return Classes(ensemble.wide(logits)), labels
 
     def _flat(self, output: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return outputs as log-probabilities, or logits, [n, classes], and labels [n]."""
@@ -171,8 +170,7 @@ class Classification(Task):
                 f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all"
             )
         logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
-        features = members[0].features if len(members) == 1 else None
-        return Classes(log_mean(logits, average), features)  # type: ignore[arg-type]
+        return Classes(log_mean(logits, average))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ class Regression(Task):
     def __post_init__(self) -> None:
         checks.flag("log_variance", self.log_variance)
 
-    def parts(self, output: Any, target: Any, features: Tensor | None = None) -> tuple[Normal, Tensor]:
+    def parts(self, output: Any, target: Any) -> tuple[Normal, Tensor]:
         mean, variance = ensemble.moments(output)
         if not isinstance(mean, Tensor):
             raise ArgumentError(f"the network returns a {type(output).__name__}: expected numbers, or (mean, variance)")

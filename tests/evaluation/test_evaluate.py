@@ -97,7 +97,7 @@ def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) ->
     assert Evaluation.load(folder).examples == examples
     assert examples.alphas == [row.alphas[0] for row in record.rows if row.kind == "point"] == [0.0, 0.2, 0.5, 0.8, 1.0]
     truth = Independent(folder)
-    p = np.stack([softmax(truth.predict(alpha, "test")[0]) for alpha in examples.alphas])  # [p, n, classes]
+    p = np.stack([softmax(truth.predict(alpha, "test")) for alpha in examples.alphas])  # [p, n, classes]
     index = np.array(examples.indices)
     assert np.array_equal(examples.predicted, p.argmax(-1)[:, index])
     assert np.allclose(examples.confidence, p.max(-1)[:, index], atol=1e-5)

@@ -17,10 +17,10 @@ from torch import nn
 import subspaces as ss
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
-from subspaces.experiments.evaluating.run_subject import fitted
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Split
+from subspaces.experiments.evaluating.run_subject import fitted
 
 ELSEWHERE = [(x + 2, torch.full_like(y, 77)) for x, y in TEST[:2]]  # labels are not looked at
 LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}
@@ -113,10 +113,10 @@ def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pyt
     )
     (found,) = evaluate(folder, outliers="cifar10", **LINE)
     truth = Independent(folder)
-    inside = softmax(truth.predict(0.5, "test")[0]).max(1)
+    inside = softmax(truth.predict(0.5, "test")).max(1)
     dark = truth.dataset.test.images[:50] // 3  # type: ignore[union-attr]
     object.__setattr__(truth.dataset, "test", Split(dark, torch.zeros(50).long()))
-    outside = softmax(truth.predict(0.5, "test")[0]).max(1)
+    outside = softmax(truth.predict(0.5, "test")).max(1)
     row = found.against("midpoint", "cifar10")
     assert row.count == 50
     assert (row.auroc_probability, row.fpr95_probability) == pytest.approx(independent(inside, outside), abs=1e-4)

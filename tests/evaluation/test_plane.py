@@ -118,7 +118,7 @@ def test_every_cell_is_the_network_at_its_place(runs: Runs) -> None:
                     parameter.copy_(torch.from_numpy(part).view_as(parameter))
             ss.recalibrate(network, statistics_batches(truth.recipe, truth.dataset, CPU), batches=4)
             truth.network = lambda alpha, network=network: network.eval()  # type: ignore[misc, method-assign]
-            logits, _ = truth.predict(0.5, "test")
+            logits = truth.predict(0.5, "test")
             labels = truth.labels("test")
             log = logits - np.log(np.exp(logits).sum(1, keepdims=True))
             assert plane.values["accuracy"][j][i] == pytest.approx((logits.argmax(1) == labels).mean(), abs=2e-3)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from subspaces.evaluation import METRICS
-from subspaces.evaluation.classification import each_top
+from subspaces.evaluation.classification import POINTS, each_top
+from subspaces.evaluation.classification import risk_coverage as curve_of
 from subspaces.evaluation.rows import RiskCoverage
-from subspaces.evaluation.selective import POINTS
-from subspaces.evaluation.selective import risk_coverage as curve_of
 
 LEVELS = [0.5, 0.6, 0.75, 0.9, 1.0]
 

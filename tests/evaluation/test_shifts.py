@@ -19,11 +19,10 @@ import subspaces as ss
 from subspaces.evaluation import Row, measuring
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.files import MEASUREMENTS as FILE
-from subspaces.experiments.evaluating.run_subject import in_batches
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Files, StreamingLoader
-from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.evaluating.run_subject import in_batches, run_subjects
 from subspaces.experiments.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
@@ -235,7 +234,7 @@ def test_a_run_is_measured_on_its_own_test_images(runs: Runs) -> None:
     spoilt = corrupt(test.images, "fog", 2)  # type: ignore[union-attr]
     object.__setattr__(truth.dataset, "test", dataclasses.replace(test, images=spoilt))
     for row in (row for row in shifted(found) if row.data == "fog"):
-        p = np.mean([softmax(truth.predict(alpha, "test")[0]) for alpha in row.alphas], 0)
+        p = np.mean([softmax(truth.predict(alpha, "test")) for alpha in row.alphas], 0)
         assert row.accuracy == pytest.approx((p.argmax(1) == truth.labels("test")).mean())
         assert row.nll == pytest.approx(log_loss(truth.labels("test"), p, labels=range(10)), abs=2e-5)
 
@@ -306,7 +305,7 @@ WRONG: list[tuple[Any, str]] = [
     ("fogg", "corruptions='fogg': did you mean 'fog'"),
     (["fog", 3], "corruptions=3"),
     ([], "names=.*expected at least one"),
-    ({}, "expected at least one loader"),
+    ({}, "corruptions={}: expected names such as"),
     ({"dark": 3}, "expected something that yields batches"),
     ({"dark": iter(DARK)}, "walked over again"),
     ({"dark": {-1: DARK}}, "severity=-1: expected at least 0"),

@@ -42,26 +42,25 @@ class CapturedPredictor(Predictor):
 
     @torch.no_grad()
     def _taking_turns(self, points: Sequence[Any], split: str) -> Outputs:
-        found: list[tuple[Any, Tensor | None]] = []
+        found: list[Tensor] = []
         for point in points:
             self.prepare([point])
             with self._settings():
-                output, features, target = self._pass(split)
-                found.append((output, features))
+                output, target = self._pass(split)
+                found.append(output)
         return self._parts(found, target)
 
-    def _pass(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
+    def _pass(self, split: str) -> tuple[Tensor, Tensor]:
         if split not in self._passes:
             self._passes[split] = captured(lambda: self._joined(split), self.device)
-        graph, (output, features, target) = self._passes[split]
+        graph, (output, target) = self._passes[split]
         graph.replay()
-        return output.clone(), None if features is None else features.clone(), target
+        return output.clone(), target
 
-    def _joined(self, split: str) -> tuple[Tensor, Tensor | None, Tensor]:
-        found = [(*self._run(self._networks[0], (x, y)), y) for x, y in self.splits[split]]
-        outputs, features, targets = zip(*found, strict=True)
-        entered = None if features[0] is None else torch.cat(features)
-        return torch.cat([wide(output) for output in outputs]), entered, torch.cat(targets)
+    def _joined(self, split: str) -> tuple[Tensor, Tensor]:
+        found = [(wide(self._run(self._networks[0], (x, y))), y) for x, y in self.splits[split]]
+        outputs, targets = zip(*found, strict=True)
+        return torch.cat(outputs), torch.cat(targets)
 
     def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
         loader: ResidentLoader = statistics

@@ -64,7 +64,7 @@ KINDS = {
     "diversity": Kind(
         "distances",
         "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
-        "--metric tv, disagreement, feature_cosine, l2 or cos2 draws one.",
+        "--metric tv, disagreement, l2 or cos2 draws one.",
     ),
     "shift": Kind(
         "shift",
