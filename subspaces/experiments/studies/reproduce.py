@@ -227,7 +227,7 @@ class Reproduction(Result):
     @property
     def seeds(self) -> list[int]:
         """The seeds of the runs, but for those that are in ensembles alone."""
-        return sorted({one.seed for plan in self.program.plans for one in plan.study.recipes})
+        return sorted({one.seed for plan in self.program.plans for one in plan.study.recipes if not one.start_from})
 
     def summary(self) -> dict[str, Any]:
         return {

@@ -197,10 +197,6 @@ def configure(
         raise ArgumentError(f"method={checks.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
     found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
     found = [dataclasses.replace(one, **own) for one, own in zip(found, _shares(found, altered), strict=True)]
-    if altered.get("trunk") and not all(one.branch for one in found):
-        raise ArgumentError(
-            f"trunk={altered['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself"
-        )
     if seeds is not None:
         seeds = checks.several("seeds", seeds, "one or more of them, such as [0, 1]")
         if not seeds:

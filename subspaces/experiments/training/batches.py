@@ -86,14 +86,6 @@ def training_batches(
     return _batches(dataset.train, recipe, dataset, execution, recipe.seed, share, augment=True)
 
 
-def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
-    """Go on, from the next epoch, in an order that is fixed by seed and branch; branch 0 stays on its way."""
-    if recipe.branch and isinstance(loader, ResidentLoader):
-        loader.rng.copy_(randomness.stream(recipe.seed, "batches", recipe.branch))
-    elif recipe.branch and isinstance(loader, Stream):  # whose order is a function of seed and epoch
-        loader.loader.load_state_dict({"epoch": randomness.on_branch(loader.loader.epoch, recipe.branch)})
-
-
 def statistics_batches(
     recipe: Recipe, dataset: Dataset, execution: Execution, share: Share = ALL
 ) -> ResidentLoader | Stream:

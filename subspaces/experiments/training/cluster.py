@@ -25,7 +25,6 @@ from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.experiments import locks
 from subspaces.experiments.data import loading
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training import trunks
 from subspaces.experiments.training.display import Mode, display, progress_bar
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.groups import groups
@@ -133,12 +132,8 @@ def train(
 
 
 def _pieces(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
-    """Return the runs of each task: one, a stack, or the branches of a trunk, which is then trained once."""
-    found: dict[Any, list[Run]] = {}
-    for crew in (crew for some in groups(runs) for crew in crews(some, execution)):
-        first = crew[0].recipe
-        found.setdefault(trunks.stem(first) if first.trunk else crew[0], []).extend(crew)
-    return list(found.values())
+    """Return the runs of each task: one, or a stack."""
+    return [crew for some in groups(runs) for crew in crews(some, execution)]
 
 
 def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], show: Mode) -> list[Failure]:

@@ -19,7 +19,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.subject import spread as spread  # noqa: PLC0414
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks
-from subspaces.experiments.training.batches import Stream, leave_trunk, training_batches
+from subspaces.experiments.training.batches import Stream, training_batches
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.step import Step
@@ -173,10 +173,6 @@ class Engine:
         self.loader.start_epoch()
         self.totals.zero_()
 
-    def branch(self) -> None:
-        """Leave the trunk: from the next epoch on the images come in the order of the recipe's branch."""
-        leave_trunk(self.loader, self.recipe)
-
     def live(self) -> dict[str, Tensor]:
         """Return every tensor that a step changes, by name; writing into them sets the state."""
         state = {f"family.{name}": value for name, value in self.family.state_dict().items()}
@@ -197,12 +193,15 @@ class Engine:
         live["totals"] = self.world.total(self.totals)
         return live | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state()` returned earlier."""
-        self.loader.load_state_dict({name: state[f"loader.{name}"] for name in self.loader.state_dict()})
+    def load(self, state: Mapping[str, Tensor], own_numbers: bool = False) -> None:
+        """Continue from what `state()` returned earlier; with `own_numbers` all random numbers stay this run's own."""
+        if not own_numbers:
+            self.loader.load_state_dict({name: state[f"loader.{name}"] for name in self.loader.state_dict()})
         own = self.live()
         with torch.no_grad():
             for name, value in own.items():
+                if own_numbers and name in ("family.rng", "position"):
+                    continue
                 if value.shape != state[name].shape:
                     raise ArgumentError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
                 distributed.local(value).copy_(distributed.local(distributed.cut(state[name], value)))

@@ -76,9 +76,6 @@ def check_loaded(recipes: Sequence[Recipe], dataset: Dataset, processes: int = 1
 
     Each of several processes has a share of every batch, which must not be empty.
     """
-    trunk = max(one.trunk for one in recipes)
-    if trunk and processes > 1:
-        raise ArgumentError(f"trunk={trunk}: expected one process for a branch; {processes} were started")
     different = {(one.batch, one.definition.groups, one.network, one.dropout): one for one in recipes}
     for one in different.values():
         check_batches(one, Size(len(dataset.train), dataset.image_shape, len(dataset.classes)), processes)

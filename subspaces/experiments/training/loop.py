@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from subspaces.experiments.data import Dataset
-from subspaces.experiments.training import trunks
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
@@ -41,7 +40,6 @@ def train_runs(
     gpu = execution.device.startswith("cuda")
     watchers = Watchers(report, tick, begin)
     failures: list[Failure] = []
-    runs = sorted(runs, key=_trunk)  # a short trunk is part of a long one
     together = _together(runs, execution) and world.alone
     programs = crews(runs, execution) if world.alone else [[run] for run in runs]
     with ExitStack() as stack:
@@ -51,8 +49,6 @@ def train_runs(
         turns = Turns(dataset, execution, watchers, stop, world)
         for some in [programs] if together else [[crew] for crew in programs]:  # few locks leave others their share
             with _taken([run for crew in some for run in crew], held, world) as ours:
-                for leaders, epochs in leading(ours) if together else []:
-                    failures += turns.train([[leader] for leader in leaders], until=epochs)
                 failures += turns.train([[run for run in crew if run in ours] for crew in some])
     if failures:
         raise failures[0]
@@ -110,25 +106,3 @@ def _locked(runs: Sequence[Run], held: Held | None) -> Iterator[list[Run]]:
                     ours.append(run)
                     stack.enter_context(one.pop_all())
         yield ours
-
-
-def leading(runs: Sequence[Run]) -> list[tuple[list[Run], int]]:
-    """Return which runs go ahead to the end of a trunk that others wait for, and how many epochs that is.
-
-    The shortest trunk comes first, from where the next begins. Where runs are trained one after the other
-    nobody waits: the first leaves the trunk for the others.
-    """
-    stages = []
-    for epochs in sorted({run.recipe.trunk for run in runs} - {0}):
-        waiting: dict[str, list[Run]] = {}
-        for run in sorted(runs, key=_trunk):
-            if run.recipe.trunk >= epochs and not trunks.path(run, epochs).is_file():
-                waiting.setdefault(trunks.stem(run.recipe), []).append(run)
-        firsts = [first for first, *others in waiting.values() if others and first.recipe.trunk == epochs]
-        if firsts:
-            stages.append((firsts, epochs))
-    return stages
-
-
-def _trunk(run: Run) -> int:
-    return run.recipe.trunk

@@ -4,6 +4,7 @@ config.json          the recipe
 environment.json     versions, commit, hardware and settings of each start
 log.jsonl            one line per epoch
 state.safetensors    the newest checkpoint
+kept.safetensors     the checkpoint that other runs start from, where one is to be kept
 family.safetensors   the trained family, or what the method made of it (written last but one)
 trained.safetensors  the trained subspace, where the method keeps one point of it as its family
 result.json          the final numbers (written last: the run is finished), and the checksums of the families
@@ -34,9 +35,10 @@ from subspaces.networks.factories import is_factory
 __all__ = ["RESERVED", "Run", "RunError", "free"]
 
 RESERVED = {".lock", "log.jsonl"}
-"""What a folder may hold before its run is started: the lock, and the log of a trunk."""
+"""What a folder may hold before its run is started: the lock, and the log of the run it starts from."""
 CONFIG, ENVIRONMENT, LOG, RESULT = "config.json", "environment.json", "log.jsonl", "result.json"
 FAMILY, TRAINED, STATE = "family.safetensors", "trained.safetensors", "state.safetensors"
+KEPT = "kept.safetensors"
 ANEW = "put an unchanged copy back, or remove the folder {} to train anew"
 FILES = (CONFIG, ENVIRONMENT, LOG, STATE, FAMILY, RESULT)
 
@@ -288,6 +290,8 @@ class Run:
         """
         path = self.folder / STATE
         if not path.is_file():
+            if self.recipe.start_from:
+                return self._load_start(writes)
             if writes:
                 (self.folder / LOG).unlink(missing_ok=True)
             return None
@@ -296,6 +300,23 @@ class Run:
         if writes:
             self._cut_log(progress["lines"])
         return tensors, progress
+
+    def keep_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
+        """Write the state at this moment for runs that start from it, with the log so far."""
+        run_files.write_tensors(self.folder / KEPT, tensors, {"log": json.dumps(self.log())}, self.recipe.key)
+
+    def _load_start(self, writes: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the checkpoint of the run to start from, and begin the log with that run's."""
+        other = self.folder.parent / self.recipe.start_from
+        if not (other / KEPT).exists():
+            raise RunError(f"{other / KEPT} is not there: train that run first, with --keep-epoch")
+        header, tensors = run_files.read_tensors(other / KEPT, None, ANEW.format(other))
+        rows = json.loads(header["log"])
+        if len(rows) >= self.recipe.epochs:
+            raise RunError(f"{other / KEPT} has {len(rows)} epochs behind it: expected less than {self.recipe.epochs}")
+        if writes:
+            self.begin_log(rows)
+        return tensors, {"epoch": len(rows), "started": True}
 
     @property
     def _state_remedy(self) -> str:

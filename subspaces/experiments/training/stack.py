@@ -28,11 +28,11 @@ def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
     """Return what recipes must have in common to be trained as one program; None for one that is trained alone.
 
     Alone are methods that say so, networks from elsewhere, which may do anything, those with dropout, which draws from
-    torch's own generator, branches of a trunk, and optimisers that look at more than one weight at a time.
+    torch's own generator, and optimisers that look at more than one weight at a time.
     """
     method, hooks = recipe.definition, recipe.definition.hooks
     ours = recipe.network in registry.names()
-    if not hooks.together or not ours or recipe.dropout or recipe.trunk or recipe.optimizer not in GRAPH_SAFE:
+    if not hooks.together or not ours or recipe.dropout or recipe.optimizer not in GRAPH_SAFE:
         return None
     common = {name: getattr(recipe, name) for name in COMMON if name not in {*OWN, *OPTIONS}}
     step = (hooks.outputs, hooks.penalties, hooks.gradient)

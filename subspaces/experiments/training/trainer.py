@@ -15,7 +15,6 @@ from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
 from subspaces.errors import UserError
 from subspaces.experiments import data
-from subspaces.experiments.training import trunks
 from subspaces.experiments.training.advice import against_divergence
 from subspaces.experiments.training.batches import Stream, evaluation_batches, statistics_batches, statistics_seed
 from subspaces.experiments.training.clock import Clock
@@ -78,18 +77,24 @@ class Trainer:
         if found is None:
             return
         tensors, progress = found
+        starts = "started" in progress  # from another run's checkpoint
         try:
             with self._on_stream():
-                self.engine.load(tensors)
+                self.engine.load(tensors, own_numbers=starts)
+            self.epoch = int(progress["epoch"])
+            if starts:
+                return
             if (own := self._own_row(tensors, "generator")) is not None:
                 torch.set_rng_state(own)
             if (own := self._own_row(tensors, "cuda_generator")) is not None and self.engine.stream is not None:
                 torch.cuda.set_rng_state(own, self.engine.device)
-            self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
+            self.done = int(progress["done"])
             self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
             if memory.ran_out(error):
                 raise
+            if starts:
+                raise RunError(f"start_from={self.run.recipe.start_from!r} does not fit this run ({error})") from None
             raise RunError(
                 f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "
                 f"remove the folder {self.run.folder} to train anew"
@@ -103,7 +108,7 @@ class Trainer:
     def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return what there is to continue from; of several processes the first prepares the log."""
         if self.world.alone:
-            return self.run.load_checkpoint() or trunks.enter(self.run)
+            return self.run.load_checkpoint()
         mine = self.world.on_first(lambda: self.run.load_checkpoint() is not None)  # the others read it after that
         return self.run.load_checkpoint(writes=False) if mine else None
 
@@ -130,32 +135,39 @@ class Trainer:
             tensors["cuda_generator"] = self.world.every(torch.cuda.get_rng_state(self.engine.device))
         return tensors
 
+    def _keep(self) -> None:
+        """Keep the state for runs that start from it."""
+        self.flush()
+        self._check_weights()
+        state = self._state()
+        self.world.on_first(lambda: self.run.keep_checkpoint(state))
+
     def flush(self) -> None:
         """Write the log lines that are still on their way from the device."""
         while self.pending:
             self.pending.pop(0)[1]()
 
-    def steps(self, until: int | None = None) -> Generator[None]:
-        """Train to the end, or until so many epochs are done; wherever this yields, the next steps are due.
+    def steps(self) -> Generator[None]:
+        """Train to the end; wherever this yields, the next steps are due.
 
         Whoever drives it makes them (`advance`), for this run alone or for several at once, and tells it (`took`).
         Where it ends, or is closed, so do the processes that read images.
         """
         try:
-            yield from self._steps(until)
+            yield from self._steps()
         finally:
             for loader in (self.engine.loader, *self.others.values()):
                 if isinstance(loader, Stream):
                     loader.close()
 
-    def _steps(self, until: int | None) -> Iterator[None]:
+    def _steps(self) -> Iterator[None]:
         sizes = self.engine.loader.sizes
-        while self.epoch < (self.run.recipe.epochs if until is None else until):
+        while self.epoch < self.run.recipe.epochs:
             with self._on_stream():
                 self.rate = self.engine.set_epoch(self.epoch)
                 if self.done == 0:
-                    if self.epoch == self.run.recipe.trunk:
-                        self.engine.branch()
+                    if self.epoch == self.run.recipe.keep_epoch:
+                        self._keep()
                     self.engine.start_epoch()
                 clock = Clock(self.engine.stream)
             timed = sum(sizes[self.done :])
@@ -165,9 +177,8 @@ class Trainer:
                     self.flush()
             with self._on_stream():
                 self._end_epoch(clock, timed)
-        if until is None:
-            with self._on_stream():
-                self._finish()
+        with self._on_stream():
+            self._finish()
 
     def advance(self) -> int:
         """Make the next steps, and those of all runs that are one program with this one; return how many."""
@@ -210,10 +221,6 @@ class Trainer:
         self.pending.append((clock, write))
         if self.engine.stream is None:
             self.flush()
-        if epoch == self.run.recipe.trunk:
-            self.flush()
-            self._check_weights()
-            trunks.leave(self.run, self._state())
 
     def _check_loss(self, loss: float, epoch: int) -> None:
         if not math.isfinite(loss):

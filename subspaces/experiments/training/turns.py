@@ -34,11 +34,10 @@ class Watchers(NamedTuple):
 class Crew:
     """Runs that are one program, or a single one: all are at the same batch of the same epoch."""
 
-    def __init__(self, trainers: Sequence[Trainer], until: int | None) -> None:
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
         if len(trainers) > 1 or trainers[0].stacked:
             Stack([trainer.engine for trainer in trainers])
-        self.until = until
-        self.steps: dict[Trainer, Generator[None]] = {trainer: trainer.steps(until) for trainer in trainers}
+        self.steps: dict[Trainer, Generator[None]] = {trainer: trainer.steps() for trainer in trainers}
 
     def close(self) -> None:
         """Leave all runs where they are."""
@@ -62,8 +61,6 @@ class Crew:
         """Go on to the next step, or to the end."""
         for _ in self.steps[trainer]:
             return
-        if self.until is not None:
-            trainer.checkpoint()  # for when its turn comes again
         del self.steps[trainer]
 
     def _tried(self, trainer: Trainer, work: Callable[[Trainer], None]) -> list[Failure]:
@@ -99,20 +96,19 @@ class Turns:
         self.places = Places(execution)
         self.images: ResidentLoader | None = None  # of the first run, which the others may share
         self.running: list[Crew] = []
-        self.begun: set[Run] = set()
 
-    def train(self, crews: Sequence[Sequence[Run]], until: int | None = None) -> list[Failure]:
-        """Train runs to their end, or until so many epochs are done; return what went wrong with those that failed.
+    def train(self, crews: Sequence[Sequence[Run]]) -> list[Failure]:
+        """Train runs to their end; return what went wrong with those that failed.
 
         The runs of a crew are trained as one program, as far as they are at the same place.
         """
         try:
-            return self._train([list(crew) for crew in crews if crew], until)
+            return self._train([list(crew) for crew in crews if crew])
         finally:
             for crew in self.running:
                 crew.close()
 
-    def _train(self, waiting: list[list[Run]], until: int | None) -> list[Failure]:
+    def _train(self, waiting: list[list[Run]]) -> list[Failure]:
         failures = list[Failure]()
         while waiting or self.running:
             before = self._count()
@@ -122,13 +118,13 @@ class Turns:
             if waiting and self._count() < before:
                 self.places.leave()
             while waiting and self.places.free(self._count()):
-                failures += self._let_in(waiting.pop(0), until)
+                failures += self._let_in(waiting.pop(0))
         return failures
 
     def _count(self) -> int:
         return sum(len(crew.steps) for crew in self.running)
 
-    def _let_in(self, runs: Sequence[Run], until: int | None) -> list[Failure]:
+    def _let_in(self, runs: Sequence[Run]) -> list[Failure]:
         """Begin a crew where its runs are, with their first steps."""
         failures, first = list[Failure](), self.images is None
         alike: dict[Any, list[Trainer]] = {}
@@ -146,7 +142,7 @@ class Turns:
                 alone = not trainer.hooks.together or trainer.stacked is False or isinstance(loader, Stream)
                 alike.setdefault(run if alone else (trainer.epoch, trainer.done), []).append(trainer)
             for trainers in alike.values():
-                self.running.append(Crew(trainers, until))
+                self.running.append(Crew(trainers))
                 failures += self._turn(self.running[-1])
         if first and self.images is not None:
             self.places.shared(self.images.images.nbytes, len(runs))
@@ -157,9 +153,7 @@ class Turns:
         dataset = self.dataset if isinstance(self.dataset, Dataset) else self.dataset[run.recipe.label_noise]
         trainer = Trainer(run, dataset, self.execution, self.watchers.report, images, self.world)
         self.world.on_first(lambda: run.start(self.execution, self.world.size))  # not before its network can be built
-        if run not in self.begun:  # it may have gone ahead on a trunk before
-            self.begun.add(run)
-            self.watchers.begin(run, trainer.epoch, trainer.done, len(trainer.engine.loader.sizes))
+        self.watchers.begin(run, trainer.epoch, trainer.done, len(trainer.engine.loader.sizes))
         if self.images is None and isinstance(trainer.engine.loader, ResidentLoader):
             self.images = trainer.engine.loader
         return trainer

@@ -109,7 +109,7 @@ def same(runs: list[Run], tmp_path: Path, **settings: Any) -> None:
     expected = ss.train([run.recipe for run in runs], out=tmp_path / "alone", **{**QUIET, **settings})
     for run, other in zip(runs, expected, strict=True):
         assert_same_end(run, other)
-    assert {path.name for path in runs[0].folder.parent.iterdir()} - {".trunks"} == {run.folder.name for run in runs}
+    assert {path.name for path in runs[0].folder.parent.iterdir()} == {run.folder.name for run in runs}
 
 
 def rows(run: Run) -> int:
@@ -242,14 +242,6 @@ def test_a_comparison_is_that_of_one_process_and_runs_are_evaluated_where_they_a
         found.append([(entry.named, entry.values("nll"), entry.values("accuracy")) for entry in made.entries])
     assert found[0] == found[1]
     assert len(found[0]) == 4
-
-
-def test_a_trunk_is_trained_once(cluster, tmp_path):
-    branches = [dataclasses.replace(LINE, epochs=4, trunk=2, branch=branch) for branch in (0, 1, 2)]
-    runs = ss.train(branches, out=tmp_path / "runs", ray=cluster, **QUIET)
-    shared = [run.log()[:2] for run in runs]  # with how fast it was, which no two trainings have in common
-    assert shared[0] == shared[1] == shared[2]
-    same(runs, tmp_path)
 
 
 def test_what_others_add_is_there_too(cluster, tmp_path, monkeypatch):

@@ -314,17 +314,6 @@ def test_baselines_at_once_are_each_alone(tmp_path: Path):
         assert_same_run(run, train_one(recipe, tmp_path / "alone", DATA, how))
 
 
-def test_branches_at_once_train_their_trunk_once(tmp_path: Path):
-    recipes = [made("standard", epochs=4, trunk=trunk, branch=branch) for trunk in (1, 2) for branch in (1, 2)]
-    how = execution(graph=True)
-    steps: list[int] = []
-    together = [Run.under(tmp_path / "together", recipe) for recipe in recipes]
-    train_runs(together, DATA, how, nothing, lambda run, done: steps.append(done))
-    assert sum(steps) == 13 * (2 + 2 * 3 + 2 * 2)  # two epochs of trunk, then each branch
-    for run, recipe in zip(together, recipes, strict=True):
-        assert_same_run(run, train_one(recipe, tmp_path / f"alone{recipe.key}", DATA, how))
-
-
 def holds(pause: Pause, run: Run) -> None:
     with run.locked():
         pause(1)

@@ -288,7 +288,6 @@ def test_what_only_some_methods_use_is_for_those():
         (["digits-standard"], {"samples": 4}, "samples=4: standard .*; it is for line, curve and simplex"),
         (["digits-line"], {"ema_decay": 0.5}, "ema_decay=0.5: line makes no use of it; it is for ema"),
         (["digits-snapshot"], {"schedule": "warmup-cosine"}, "snapshot has a schedule of its own"),
-        (["digits-standard"], {"trunk": 3}, "trunk=3: expected a branch from 1 on"),
     ],
 )
 def test_what_would_change_nothing_is_refused(recipes, changes, message):

@@ -9,7 +9,7 @@ import torch
 from training_cases import CPU, DIGITS, assert_same_end, digits, nothing, train_one
 
 from subspaces.experiments.training import Execution, Run, loop
-from subspaces.experiments.training.loop import _locked, leading
+from subspaces.experiments.training.loop import _locked
 from subspaces.experiments.training.places import Places, fitting
 from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.experiments.training.turns import Turns, Watchers
@@ -110,7 +110,6 @@ def test_nothing_is_left_to_train_where_another_process_has_finished_all(tmp_pat
     runs = [train_one(recipe, tmp_path) for recipe in RUNS[:2]]
     with _locked(runs, lambda *_: None) as ours, stop_on_signals() as stop:
         assert ours == []
-        assert leading(ours) == []
         assert Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([ours]) == []
 
 

@@ -23,8 +23,8 @@ from subspaces.experiments.training.loop import train_runs
 
 DECIDES = {  # what is drawn, and the seeds that it depends on
     "initial weights": ("seed",),
-    "order of the images": ("seed", "branch"),
-    "crops and flips": ("seed", "branch"),
+    "order of the images": ("seed",),
+    "crops and flips": ("seed",),
     "alpha and the pairs of the penalty": ("seed",),
     "dropout masks": ("seed",),
     "label noise": ("data_seed",),
@@ -174,13 +174,6 @@ def test_each_seed_decides_what_it_names_and_nothing_else(observed):
     assert len(base) == (len(DECIDES) if observed["none"].execution.resident else 14)
 
 
-def test_a_branch_begins_after_its_trunk(observed):
-    for what in ("order of the images", "crops and flips"):
-        (trunk, after), (same, other) = observed["none"].drawn[what], observed["branch"].drawn[what]
-        assert trunk == same
-        assert after != other
-
-
 def test_statistics_see_all_training_images_once_in_an_order_of_their_own(observed):
     for one in observed.values():
         drawn, images = one.drawn, sorted(range(50))
@@ -216,7 +209,7 @@ def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path
     monkeypatch.setattr(api, "train_group", lambda runs, levels, *_: groups.append((list(runs), levels)))
     use_numbered(monkeypatch)
     apart = [{"data_seed": 2}, {"validation": 9}, {"batch": 10}]
-    together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"branch": 1}, {"learning_rate": 0.1}]
+    together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"learning_rate": 0.1}]
     together += [{"label_noise": 0.2}]
     recipes = [dataclasses.replace(BASE, **change) for change in ({}, *apart, *together)]
     ss.train(recipes, out=tmp_path, **CPU)

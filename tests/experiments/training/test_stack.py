@@ -192,12 +192,11 @@ def test_it_is_one_graph_and_the_same_compiled() -> None:
 def test_what_is_trained_alone() -> None:
     sampled = {"method": "line", "samples": 2}
     apart = [
-        change(trunk=1, branch=1),
         change(optimizer="Adagrad"),
         change(network="training_cases:dropped"),
         change(network="training_cases:dropped", dropout=0.1),
     ]
-    assert [likeness(recipe) for recipe in apart] == [None] * 4
+    assert [likeness(recipe) for recipe in apart] == [None] * 3
     fields = [{"batch": 8}, {"epochs": 3}, {"method": "curve"}, {"method": "line"}, {"optimizer": "Adam"}]
     fields += [
         {"method": "sam"},

@@ -269,20 +269,12 @@ def test_other_commands_are_for_one_process(
         ({"batch": 2, "network": "lenet", "validation": 1}, 2, "the smallest batch has 1 images for 2 processes"),
         ({"batch": 6, "validation": 3}, 2, "the smallest batch has 3 images"),
         ({"batch": 64, "method": "line", "samples": 16}, 2, "in 16 groups"),
-        ({"trunk": 1, "branch": 1}, 2, "trunk=1: expected one process for a branch"),
     ],
 )
 def test_batches_that_leave_a_process_nothing_are_refused(changes: dict[str, Any], processes: int, said: str) -> None:
     recipe, _ = configure("digits-standard", None, changes)
     with pytest.raises(ValueError, match=said):
         feasible.check_loaded(recipe, load_data(recipe[0], None), processes)
-
-
-def test_a_branch_beside_another_run_is_refused_too() -> None:
-    run, branch = (configure("digits-standard", None, changes)[0][0] for changes in ({}, {"trunk": 1, "branch": 1}))
-    for recipes in ([run, branch], [branch, run]):
-        with pytest.raises(ValueError, match="trunk=1: expected one process for a branch"):
-            feasible.check_loaded(recipes, load_data(run, None), 2)
 
 
 def test_one_process_of_torchrun_is_an_ordinary_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,6 @@ from subspaces.experiments.data import Dataset, Size, Split, absent, size_of
 from subspaces.experiments.data.folders import IMAGENET
 from subspaces.experiments.studies.catalogue.exhibit import Plan
 from subspaces.experiments.studies.setting import State, states
-from subspaces.experiments.training import trunks
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.loop import STACK, crews
@@ -109,18 +108,8 @@ class Estimates:
         return size._replace(training=size.training - recipe.validation)
 
     def training_steps(self, recipes: Iterable[Recipe]) -> list[tuple[Recipe, float]]:
-        """Return runs with their network-steps, epochs x batches in an epoch x networks in a step.
-
-        What branches share is trained once: it counts for the one that shares most.
-        """
-        found, trunk = list[tuple[Recipe, float]](), dict[str, int]()
-        for one in sorted(recipes, key=lambda one: -one.trunk):
-            of_epoch = -(-self.size(one).training // one.batch) * one.training_cost
-            own = one.epochs - (one.trunk if one.branch else 0)
-            if one.branch and trunk.setdefault(trunks.stem(one), 0) < one.trunk:
-                trunk[trunks.stem(one)] = own = one.epochs
-            found.append((one, own * of_epoch))
-        return found
+        """Return runs with their network-steps, epochs x batches in an epoch x networks in a step."""
+        return [(one, one.epochs * (-(-self.size(one).training // one.batch) * one.training_cost)) for one in recipes]
 
     def passes(self, plan: Plan) -> float:
         """Return how many batches go through networks that are measured: statistics, test images, corrupted ones."""
@@ -163,7 +152,14 @@ def _points(recipe: Recipe, settings: Settings) -> float:
 
 def _plain(recipe: Recipe) -> Recipe:
     """Return standard training, as short as can be."""
-    fresh: dict[str, Any] = {"name": "timed", "seed": 0, "trunk": 0, "branch": 0, "epochs": 1, "method": "standard"}
+    fresh: dict[str, Any] = {
+        "name": "timed",
+        "seed": 0,
+        "keep_epoch": None,
+        "start_from": "",
+        "epochs": 1,
+        "method": "standard",
+    }
     return replace(recipe, label_noise=0.0, validation=0, dropout=0.0, label_smoothing=0.0, **fresh)
 
 
