@@ -12,7 +12,7 @@ import pytest
 import torch
 import typer.testing
 
-from subspaces.experiments.training.environment import commit
+from subspaces.evaluation.environment import commit
 
 gc.disable()  # until all is imported: see `pytest_collection_finish`
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves: it leaves a file

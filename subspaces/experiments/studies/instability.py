@@ -27,7 +27,6 @@ from subspaces.experiments.studies.entries import in_columns, names, shown
 from subspaces.experiments.studies.mixtures import KINDS, PER, WORDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.experiments.studies.tables import Figure, Result, Table
-from subspaces.experiments.training import feasible
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
@@ -118,7 +117,6 @@ def plan(
     for name, given in numbers.items():
         if not given:
             raise ArgumentError(f"{name}={len(given)}: expected at least one")
-    feasible.check(found, setting.data)
     several = {name: sorted(set(given)) for name, given in numbers.items()}
     return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
 

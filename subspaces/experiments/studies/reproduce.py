@@ -19,8 +19,8 @@ from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.scheduling import Failure
 from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
-from subspaces.experiments.training.turns import Failure
 from subspaces.text import nearest
 
 SCHEMA = 1

@@ -28,10 +28,8 @@ UNFIT = {  # optimisers that cannot train the vertices, which are the rows of on
     "Adafactor": "it treats the vertices as the rows of one weight matrix",
 }
 NAME = 150  # bytes, of the 255 that a folder's name may have
-
-
-class MissingMethodError(ArgumentError):
-    """A recipe of a method that is not there."""
+DATA = ("dataset", "label_noise", "validation", "data_seed", "fingerprint", "image_size")
+"""The fields that decide which images a recipe is trained on."""
 
 
 @dataclass(frozen=True, init=False, kw_only=True)
@@ -58,9 +56,9 @@ class Recipe:
     epochs: int = setting(160, "Passes over the training images.", POSITIVE, most=randomness.EPOCHS - 1)
     batch: int = setting(128, "Images in a batch.", POSITIVE)
     optimizer: str = setting("SGD", "Any optimiser of torch.optim, by its class name.")
-    learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO, ordinary=(0, 10))
-    momentum: float = setting(0.9, "Momentum, for optimisers that have one.", NATURAL, ordinary=(0, 0.999))
-    weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL, ordinary=(0, 1))
+    learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO)
+    momentum: float = setting(0.9, "Momentum, for optimisers that have one.", NATURAL)
+    weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL)
     schedule: str = setting("warmup-cosine", "Learning rate over the epochs, if the method has none of its own.")
     seed: int = setting(
         0, "Fixes initial weights, order of the images, augmentation and alpha.", NATURAL, most=randomness.SEEDS - 1
@@ -95,9 +93,7 @@ class Recipe:
         """Refuse fields that the method does not have."""
         for name in kind.names():
             if name in COMMON:
-                raise ArgumentError(
-                    f"the method {kind.name} has a field {name!r}, as every recipe has: choose another name"
-                )
+                raise ArgumentError(f"the method {kind.name} has a field {name!r}, as every recipe has: rename it")
         for name in own:
             if not users(name):
                 raise ArgumentError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")
@@ -120,10 +116,8 @@ class Recipe:
     def _check(self) -> None:
         """Refuse fields that do not fit each other."""
         if not re.fullmatch(r"[\w.-]+", self.name) or len(self.name.encode()) > NAME:
-            raise ArgumentError(
-                f"name={self.name!r}: expected letters, digits, '.', '_' and '-', and {NAME} of them at most, as it "
-                "names a folder"
-            )
+            expected = f"letters, digits, '.', '_' and '-', and {NAME} of them at most, as it names a folder"
+            raise ArgumentError(f"name={self.name!r}: expected {expected}")
         self.optimizer_class()
         self._check_images()
         if self.keep_epoch is not None and self.keep_epoch >= self.epochs:
@@ -136,12 +130,10 @@ class Recipe:
             self.rate(0)
         except ValueError as error:
             own = "".join(f", {name}={value}" for name, value in self.definition.own().items())
-            raise ArgumentError(
-                f"epochs={self.epochs}{own} with schedule={self.schedule!r}: {error} (recipe {self.name})"
-            ) from None
+            told = f"epochs={self.epochs}{own} with schedule={self.schedule!r}"
+            raise ArgumentError(f"{told}: {error} (recipe {self.name})") from None
 
     def _check_images(self) -> None:
-        """Refuse what does not fit the data set, and give the user's own images the size that they have by default."""
         object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
         if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
             other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
@@ -215,7 +207,7 @@ class Recipe:
         method = values.get("method", COMMON["method"].default)
         if method not in METHODS:
             known = nearest(method, METHODS)
-            raise MissingMethodError(f"unknown method {method!r}: {known}; import or install the package that adds it")
+            raise ArgumentError(f"unknown method {method!r}: {known}; import or install the package that adds it")
         return cls(**values)
 
     def distinguishing(self) -> dict[str, Any]:
@@ -224,14 +216,15 @@ class Recipe:
         return {name: value for name, value in self.to_dict().items() if name not in idle}
 
     @property
-    def content(self) -> bytes:
-        """All fields but the name, in one order."""
-        return json.dumps({**self.to_dict(), "name": ""}, sort_keys=True).encode()
-
-    @property
     def key(self) -> str:
-        """A short hash of what the recipe is, whatever its name."""
-        return hashlib.sha256(self.content).hexdigest()[:10]
+        """A short hash of all fields but the name."""
+        content = json.dumps({**self.to_dict(), "name": ""}, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+
+def data_of(recipe: Recipe) -> tuple[Any, ...]:
+    """Return what decides which images a recipe is trained on."""
+    return tuple(getattr(recipe, name) for name in DATA)
 
 
 COMMON = {entry.name: entry for entry in dataclasses.fields(Recipe) if entry.name != "definition"}

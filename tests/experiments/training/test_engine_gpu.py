@@ -22,11 +22,11 @@ from training_cases import (
     run_epochs,
     run_steps,
     train_one,
+    train_runs,
 )
 
 from subspaces.experiments.training import Execution, Recipe, Run, Stopped, TrainingError
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.loop import train_runs
 
 pytestmark = [
     pytest.mark.gpu,

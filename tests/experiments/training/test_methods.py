@@ -161,7 +161,7 @@ def test_sam_counts_what_its_first_pass_finds():
     for engine in engines:
         engine.set_epoch(0)
         engine.start_epoch()
-        engine.advance(engine.loader.sizes, 0)
+        engine.step.advance(engine.loader.sizes, 0)
     assert torch.equal(*(engine.totals for engine in engines))
     assert not torch.equal(*(engine.family.omega["weights"] for engine in engines))
 

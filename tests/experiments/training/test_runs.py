@@ -15,14 +15,25 @@ import safetensors.torch
 import torch
 from helpers import resealed, unsealed
 from processes import Pause, Worker
-from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, nothing, rows, train_one
+from training_cases import (
+    CPU,
+    DIGITS,
+    Countdown,
+    Watch,
+    contents,
+    digits,
+    make_mlp,
+    nothing,
+    rows,
+    train_one,
+    train_runs,
+)
 
 import subspaces as ss
 from subspaces.evaluation import environment
 from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, run_files
-from subspaces.experiments.training.loop import train_runs
+from subspaces.experiments.training.scheduling import Scheduler
 from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.experiments.training.turns import Turns, Watchers
 from subspaces.version import __version__
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
@@ -405,7 +416,7 @@ def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
 def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     with stop_on_signals() as stop:
-        (error,) = Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([[run] for run in runs])
+        (error,) = Scheduler(digits(), CPU, Watch(), stop).train([[run] for run in runs])
     assert runs[0].folder.name in str(error)
     assert runs[1].finished
 
@@ -414,7 +425,7 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
     with stop_on_signals() as stop, pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
-        Turns(digits(), CPU, Watchers(nothing, tick), stop).train([[run] for run in runs])
+        Scheduler(digits(), CPU, Watch(tick=tick), stop).train([[run] for run in runs])
     assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 
