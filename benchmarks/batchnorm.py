@@ -24,9 +24,9 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.core.memory import keep_memory
+from subspaces.evaluation.environment import commit, processor
 from subspaces.experiments import data
 from subspaces.experiments.training.batches import evaluation_batches, training_batches
-from subspaces.experiments.training.environment import commit, processor
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import CResNet20

@@ -24,9 +24,10 @@ from timing import CACHES, Record
 COMMAND = [sys.executable, "-m", "subspaces"]
 ABOUT = """
 import json
-from subspaces.experiments.training.environment import environment
+from dataclasses import asdict
+from subspaces.evaluation.environment import environment
 from subspaces.experiments.training.execution import Execution
-print(json.dumps(environment(Execution().resolved())))
+print(json.dumps(environment(asdict(Execution().resolved()))))
 """
 
 

@@ -14,7 +14,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -24,15 +24,16 @@ import torch
 from plain import Loop
 from timing import CACHES, CLOCKS, Pace, Record, Run, compared
 
+from subspaces.core.memory import keep_memory
+from subspaces.evaluation.environment import commit, environment
 from subspaces.experiments import data
 from subspaces.experiments.data.loading import SIZES
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.environment import commit, environment
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.recipes import RECIPES
 from subspaces.experiments.training.stack import Stack
-from subspaces.experiments.training.step import GRAPH_STEPS
+from subspaces.experiments.training.step import GRAPH_STEPS, many_compiled
 
 METHODS: dict[str, dict[str, Any]] = {
     "standard": {},
@@ -86,7 +87,7 @@ def engine_run(engines: Sequence[Engine]) -> Run:
                     for engine in engines:
                         engine.set_epoch(epoch)
                         engine.start_epoch()
-                done = first.advance(sizes, position)
+                done = first.step.advance(sizes, position)
                 position, taken = position + done, taken + done
         return taken
 
@@ -227,11 +228,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = {name: getattr(options, name) for name in ("network", "batch") if getattr(options, name) is not None}
     dataset = load(options.dataset, options.data)
     execution = Execution(device=options.device).resolved()
-    known = {"commit": commit(), "environment": environment(execution), "data": dataset.name, "seeds": SEEDS}
+    known = {"commit": commit(), "environment": environment(asdict(execution)), "data": dataset.name, "seeds": SEEDS}
     record = Record(options.json, **known)
+    keep_memory()
     pace = Pace(options.rounds, options.steps, options.device, CLOCKS[options.clock])
     bench = Bench(replace(base, **given), dataset, execution, pace, record)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, many_compiled():
         if options.cold:
             os.environ |= {name: f"{folder}/{name}" for name in CACHES}
         if options.methods or not options.no_plain:

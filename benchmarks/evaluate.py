@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,12 +19,12 @@ from typing import Any
 import torch
 
 import subspaces as ss
+from subspaces.evaluation.environment import environment
 from subspaces.evaluation.measuring import Data, Metrics, measure, members_of
 from subspaces.evaluation.points import plan
 from subspaces.experiments import data
 from subspaces.experiments.evaluating.run_subject import RunSubject
 from subspaces.experiments.training import Execution, Run
-from subspaces.experiments.training.environment import environment
 
 KEPT = ("config.json", "environment.json", "family.safetensors", "log.jsonl", "result.json")
 
@@ -105,7 +106,7 @@ def main() -> None:
     for what, spent in seconds.items():
         print(f"{spent:9.3f} s  {what}")
     if options.json:
-        record = {"run": options.run.name, "environment": environment(execution), "seconds": seconds}
+        record = {"run": options.run.name, "environment": environment(asdict(execution)), "seconds": seconds}
         options.json.write_text(json.dumps(record, indent=2) + "\n")
 
 

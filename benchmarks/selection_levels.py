@@ -23,11 +23,11 @@ from subspaces.core.selection.criteria import criterion
 from subspaces.core.selection.losses import Losses
 from subspaces.core.selection.search import grid
 from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.evaluation.environment import processor
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.evaluating.selection import domain_of
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
-from subspaces.experiments.training.environment import processor
 
 EXAMPLES, LEVELS, MIDDLE = (20, 100, 300), (0.05, 0.3, 1.0), 10
 

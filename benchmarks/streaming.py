@@ -19,6 +19,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -32,8 +33,8 @@ from timing import Record
 from torch import Tensor
 
 from subspaces.core.memory import keep_memory
+from subspaces.evaluation.environment import commit, environment
 from subspaces.experiments.data import Files, StreamingLoader, folders
-from subspaces.experiments.training.environment import commit, environment
 from subspaces.experiments.training.execution import Execution
 from subspaces.images import decoding
 
@@ -242,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about = photographs.write(options.folder, options.images, CLASSES, CLASSES)
     data = folders.load(options.folder)
     assert isinstance(data.train, Files)
-    known = environment(Execution(device=options.device).resolved())
+    known = environment(asdict(Execution(device=options.device).resolved()))
     record = Record(options.json, commit=commit(), environment=known, files=about)
     bench = Bench(data.train, data.mean, data.std, options, record)
     time_pieces(bench)

@@ -12,7 +12,7 @@ import pytest
 import torch
 import typer.testing
 
-from subspaces.experiments.training.environment import commit
+from subspaces.evaluation.environment import commit
 
 gc.disable()  # until all is imported: see `pytest_collection_finish`
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves: it leaves a file
@@ -56,7 +56,7 @@ LONG = (
     *("test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_noise_study", "test_methods", "test_sharing", "test_cli_options"),
     *("test_run_files", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
-    *("test_trunks", "test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
+    *("test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
 SHARED = {

@@ -56,13 +56,13 @@ VALUES: dict[str, Any] = {
     "augment": "resized-crop",
     "fingerprint": "flowers:3:0123456789ab",
     "ray": "head:6379",
+    "start_from": "other-seed0-0123456789",
     "gpus_per_run": 0.25,
 }
 EXAMPLES: dict[Any, Any] = {int: 3, float: 0.25, bool: True, int | None: 3, bool | None: True}
 OWN_IMAGES = "--dataset folder --fingerprint other:3:0123456789ab"
 BESIDE = {
     "feature_similarity": "--samples 2",
-    "trunk": "--branch 1",
     "dropout": "--network cresnet20",
     "image_size": OWN_IMAGES,
     "fingerprint": OWN_IMAGES,
@@ -206,12 +206,13 @@ COMMANDS = {
         "subspaces.experiments.studies.instability:run",
         ["digits-standard"],
         {
-            "trunk": Row("--trunk 3", "trunk", refused=True),
+            "keep_epoch": Row("--keep-epoch 3", "keep_epoch", refused=True),
+            "start_from": Row("--start-from x", "start_from", refused=True),
             "epochs": Row("--epochs 5", "epochs", 5, "--shared 0"),
             **output(),
             "seeds": SEEDS,
-            "shared": Row("--shared 1 7", "trunk", [1, 7]),
-            "models": Row("--models 3 4", "models", [3, 4], also=("branch",)),
+            "shared": Row("--shared 1 7", "keep_epoch", [1, 7]),
+            "models": Row("--models 3 4", "models", [3, 4]),
             "draws": Row("--draws 2", "draws", 2),
         },
         ("recipe",),

@@ -71,7 +71,7 @@ def test_the_plain_step_is_that_of_the_engine(benchmarks: Any, digits: data.Data
     engine, plain = Engine(BASE, digits, CPU), loop(benchmarks("plain"), digits, BASE)
     engine.loader.start_epoch()
     for done in range(3):
-        engine.advance(engine.loader.sizes, done)
+        engine.step.advance(engine.loader.sizes, done)
     assert plain.run(3) == 3
     trained = engine.family.midpoint()
     for one, other in zip(trained.parameters(), plain.model.parameters(), strict=True):

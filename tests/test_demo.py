@@ -72,7 +72,7 @@ def test_the_report_and_the_plane_are_there(done: tuple[Path, demo.Result]) -> N
 
 def test_nothing_is_trained_twice(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
     out, result = done
-    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", lambda *_: pytest.fail("again"))
     again = demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet")
     for name, one in again.answers.items():
         assert one.frame.equals(result.answers[name].frame)

@@ -23,6 +23,7 @@ from subspaces.cli import (
 )
 from subspaces.cli.errors import Group, check_processes
 from subspaces.cli.options import Several, complete
+from subspaces.core.memory import keep_memory
 
 __all__ = ["app", "build", "main"]
 
@@ -75,6 +76,7 @@ app = build()
 
 def main() -> None:
     """Run the command line."""
+    keep_memory()
     add_from_packages()
     build()()
 

@@ -139,7 +139,7 @@ def compare(
     return plan(recipes, ask(ensembles=ensembles or None, dropout_passes=dropout_passes), reference), run
 
 
-@study_command("instability", without=("trunk", "branch"))
+@study_command("instability", without=("keep_epoch", "start_from"))
 def instability(
     ask: Ask,
     recipe: Annotated[
@@ -162,7 +162,7 @@ def instability(
 ) -> Any:
     """Train networks that share their first epochs, and measure their averages, ensembles and random mixtures.
 
-    The shared epochs are trained once, and kept in the hidden folder .trunks beside the runs. The same command again
+    The first run keeps its checkpoint after the shared epochs, from which the others start. The same command again
     continues what was stopped.
 
     Example: subspaces study instability digits-standard --shared 0 4 15 30 45 --seeds 0 1 -o instability

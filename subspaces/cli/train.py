@@ -11,7 +11,7 @@ from rich.markup import escape
 from subspaces.cli import printing, shared
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT, with_fields
-from subspaces.experiments.training import Execution, Recipe, Run, api, feasible
+from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.world import started
 
@@ -41,7 +41,6 @@ def train(
     """
     with usage():
         chosen, execution = api.configure(recipes, seeds or None, shared.given(fields, quiet, as_json, seeds), data)
-        feasible.check(chosen, data)
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if as_json else "quiet" if quiet else "bar"
     runs = api.train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)

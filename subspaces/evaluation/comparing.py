@@ -15,7 +15,7 @@ from subspaces.text import nearest
 if TYPE_CHECKING:
     import pandas as pd
 
-ABSENT = ("validation", "dropout", "label_smoothing", "trunk", "branch")  # named only where they are not 0
+ABSENT = ("validation", "dropout", "label_smoothing", "start_from")  # named only where they are not 0
 SPLIT = "test"
 ANSWER = ["seeds", "role", "alphas", "average", "networks"]  # the columns by which a row is that of an answer
 
@@ -196,7 +196,7 @@ def standard_for(group: Group, groups: Iterable[Group]) -> Group | None:
     for other in groups:
         theirs = other.training
         if other is not group and theirs is not None and theirs.settings.get("method") == "standard":
-            shared = ours.settings.keys() & theirs.recipe.keys() - {"method", "trunk"}
+            shared = ours.settings.keys() & theirs.recipe.keys() - {"method"}
             if all(ours.settings[name] == theirs.recipe[name] for name in shared):
                 return other
     return None

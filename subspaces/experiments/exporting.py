@@ -14,6 +14,7 @@ from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.display import Progress
+from subspaces.evaluation.environment import commit
 from subspaces.evaluation.evaluation import FILE
 from subspaces.evaluation.points import plan
 from subspaces.evaluation.tasks import Classification
@@ -22,7 +23,6 @@ from subspaces.experiments.evaluating.integrity import measured_of
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.evaluating.selection import read_selection
 from subspaces.experiments.training.batches import statistics_batches, statistics_seed
-from subspaces.experiments.training.environment import commit
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.export import ExportError

@@ -42,7 +42,7 @@ def folders(tmp_path: Path) -> list[object]:
         ("compare", "ensembles reference dropout-passes", ()),
         ("study noise", "levels dropout-rates smoothing-rates by ensembles dropout-passes", ("label_noise",)),
         ("study integral", "levels", ("label_noise",)),
-        ("study instability", "shared models draws", ("trunk", "branch")),
+        ("study instability", "shared models draws", ("keep_epoch", "start_from")),
     ],
 )
 def test_help_names_every_option_that_can_be_given(command: str, own: str, refused: tuple[str, ...]) -> None:
@@ -207,8 +207,8 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
-        ("study instability digits-standard --trunk 3", "--trunk=3: the study sets it itself"),
-        ("study instability digits-standard --branch 1", "--branch=1: the study sets it itself"),
+        ("study instability digits-standard --keep-epoch 3", "--keep-epoch=3: the study sets it itself"),
+        ("study instability digits-standard --start-from x", "--start-from=x: the study sets it itself"),
         ("study noise digits-standard --validation 9 --ensembles 2", "--ensembles=2: expected 2 or more"),
         ("study noise digits-standard --validation 9 --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
         ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),

@@ -85,6 +85,7 @@ def flat(arguments: dict[str, Any]) -> dict[str, Any]:
         found |= vars(found.pop("execution"))
     if "recipes" in found:
         recipes = found.pop("recipes")
+        recipes = [one for one in recipes if not (hasattr(plan, "shared") and one.start_from)]
         for name in all_fields():
             found[name] = list(dict.fromkeys(getattr(one, name, None) for one in recipes))
         found["name"] = [plan.recipe.name] if hasattr(plan, "recipe") else found["name"]  # branches are named by it

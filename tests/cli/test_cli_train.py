@@ -104,6 +104,7 @@ def test_option_names_fit_a_narrow_terminal() -> None:
 EXAMPLES: dict[Any, tuple[str, Any]] = {int: ("3", 3), float: ("0.25", 0.25), str: ("name", "name")}
 PRINT = "flowers:3:0123456789ab"
 VALUES = {
+    "keep_epoch": ("3", 3),
     "dataset": ("mnist", "mnist"),
     "network": ("timm:resnet18", "timm:resnet18"),
     "method": ("curve", "curve"),
@@ -133,7 +134,6 @@ def test_every_field_can_be_set(entry: dataclasses.Field[Any], received: dict[st
         "ema_decay": ["--method", "ema"],
         "sam_rho": ["--method", "sam"],
         "epsilon": ["--method", "integral"],
-        "trunk": ["--branch", "1"],
         "dropout": ["--network", "cresnet20"],
         "image_size": ["--dataset", "folder", "--fingerprint", PRINT],
         "fingerprint": ["--dataset", "folder"],

@@ -13,7 +13,6 @@ import subspaces as ss
 from subspaces.core import randomness
 from subspaces.core.randomness import new_state
 from subspaces.experiments.studies.mixtures import KINDS
-from subspaces.experiments.training import Recipe
 
 seeds = st.integers(0, randomness.SEEDS - 1)
 uses = st.sampled_from(sorted(randomness.USES))
@@ -37,14 +36,6 @@ def test_a_number_can_be_read_back_so_that_no_two_are_the_same(seed, use, part, 
 def test_uses_are_numbered_once_and_fit():
     assert len(set(randomness.USES.values())) == len(randomness.USES)
     assert set(randomness.USES.values()) <= set(range(64))
-
-
-@quick
-@given(st.integers(0, randomness.EPOCHS - 1), st.integers(0, randomness.BRANCHES - 1))
-def test_an_epoch_of_a_branch_is_a_part_of_its_own(epoch, branch):
-    part = randomness.on_branch(epoch, branch)
-    assert divmod(part, randomness.EPOCHS) == (branch, epoch)
-    assert part < randomness.PARTS
 
 
 @quick
@@ -85,7 +76,6 @@ def test_numbers_are_fixed_for_good():
         assert randomness.number(5, use, part) == number
         assert torch.equal(randomness.stream(5, use, part), new_state(number))
     assert randomness.statistics_seed(5) == 5 + 2**62
-    assert randomness.on_branch(7, 3) == 7 + (3 << 16)
 
 
 def test_a_family_draws_from_the_stream_of_its_bare_seed():
@@ -97,10 +87,3 @@ def test_a_family_draws_from_the_stream_of_its_bare_seed():
 def test_a_part_that_would_reach_into_another_use_is_refused(part):
     with pytest.raises(ValueError, match=rf"part {part} of the random numbers for batches: expected 0 to 16777215"):
         randomness.stream(0, "batches", part)
-
-
-@pytest.mark.parametrize(("field", "most"), [("branch", randomness.BRANCHES - 1), ("epochs", randomness.EPOCHS - 1)])
-def test_a_recipe_with_more_branches_or_epochs_than_there_are_streams_is_refused(field, most):
-    Recipe(**{field: most})
-    with pytest.raises(ValueError, match=rf"{field}={most + 1}: expected at most {most:,}"):
-        Recipe(**{field: most + 1})

@@ -90,7 +90,7 @@ def test_no_two_groups_have_one_label():
 
 
 def test_a_field_that_means_nothing_makes_no_group(tmp_path: Path):
-    folders = [made_runs.run(tmp_path, "standard", seed=seed, trunk=trunk) for seed, trunk in ((0, 0), (1, 2))]
+    folders = [made_runs.run(tmp_path, "standard", seed=seed, keep_epoch=keep) for seed, keep in ((0, None), (1, 2))]
     assert [group.seeds for group in groups(folders)] == [[0, 1]]
 
 

@@ -71,15 +71,6 @@ def test_what_is_no_run_is_told(name: str, tmp_path: Path):
     assert runner.invoke(app, ["check", str(tmp_path / name)]).exit_code == 1
 
 
-def test_trunks_are_looked_at(tmp_path: Path):
-    ss.train("digits-standard", epochs=2, trunk=1, branch=1, out=tmp_path, device="cpu", show="quiet")
-    assert ss.check(tmp_path) == []
-    (trunk,) = (tmp_path / ".trunks").iterdir()
-    flip(trunk)
-    (problem,) = ss.check(tmp_path)
-    assert str(trunk) in problem
-
-
 def test_a_run_that_is_trained_is_not_called_damaged(runs: Runs):
     (line,) = runs("line")
     run = Run.open(line)

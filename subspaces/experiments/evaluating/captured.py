@@ -11,7 +11,7 @@ from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import wide
 from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.experiments.data import ResidentLoader
-from subspaces.experiments.training.graphs import captured
+from subspaces.experiments.training.step import captured
 
 
 class CapturedPredictor(Predictor):

@@ -21,7 +21,7 @@ from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.kept import Kept
 from subspaces.experiments.training.execution import Execution, Precision
-from subspaces.experiments.training.feasible import DATA
+from subspaces.experiments.training.recipe import DATA
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.signals import stop_on_signals
 

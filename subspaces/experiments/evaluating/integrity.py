@@ -44,8 +44,6 @@ def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
     for path in runs[:1] if folder in runs else runs:
         yield path, _problems_of_run(path)
-    if runs and folder not in runs and (trunks := folder / ".trunks").is_dir():
-        yield trunks, _problems(_of_files(trunks, "remove it, and the trunk is trained again"))
 
 
 def _begun(folder: Path) -> bool:

@@ -31,11 +31,14 @@ from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
 from subspaces.experiments.training import Execution
-from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
+from subspaces.experiments.training.batches import (
+    evaluation_batches,
+    load_data,
+    statistics_batches,
+    statistics_seed,
+)
 from subspaces.experiments.training.engine import build_family
-from subspaces.experiments.training.feasible import data_of
-from subspaces.experiments.training.images import load_data
-from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.images.decoding import centre_view, decode

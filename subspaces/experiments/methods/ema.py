@@ -35,7 +35,7 @@ class Averaging(Hooks["Ema"]):
         self._merge(list(self.sums.values()), weights, self.steps)
         self.steps.add_(1)
 
-    def so_far(self) -> Subspace:
+    def current_family(self) -> Subspace:
         steps = int(self.steps)
         if not steps:
             raise ArgumentError("the average of no step: expected at least one")

@@ -41,9 +41,7 @@ def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) ->
         text: what it is for, in a sentence.
         limit: which numbers it may be.
         more: `most`, the largest number; `symbol`, what a label calls it; `label`, a function of the value that
-            returns how the name of the method tells it; `ordinary`, the smallest and the largest number that anybody
-            has had a use for; `choices`, a function that returns the names it may be; `later`, that older files lack
-            it.
+            returns how the name of the method tells it; `choices`, a function that returns the names it may be.
     """
     return dataclasses.field(default=default, metadata={"help": text, "limit": limit, **more})
 

@@ -28,7 +28,7 @@ from subspaces.errors import ArgumentError
 from subspaces.experiments.methods.checkpoints import rows, spanned
 from subspaces.experiments.methods.fields import ABOVE_ZERO, setting
 from subspaces.experiments.methods.method import METHODS, Hooks
-from subspaces.experiments.methods.subspaces import Apart
+from subspaces.experiments.methods.subspaces import Penalised
 
 START, END = 0.0, 1.0
 Network = Callable[[float], Tensor]
@@ -96,13 +96,13 @@ class Integrating(Hooks["Integral"]):
     def penalties(self, outputs: Any) -> list[Tensor]:
         return [self.family.penalty(self.numbers["beta"])]
 
-    def so_far(self) -> Subspace:
+    def current_family(self) -> Subspace:
         return spanned(self.family, [rows(self.family, vertex=-1)], Point(), self.seed)
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class Integral(Apart):
+class Integral(Penalised):
     """The end of a line, at one alpha for the whole network and batch."""
 
     name = "integral"
@@ -114,7 +114,6 @@ class Integral(Apart):
         "How far apart on the line the two networks are whose difference stands for the slope.",
         ABOVE_ZERO,
         symbol="ε",
-        ordinary=(1e-4, float("inf")),
     )
 
     def shape(self) -> Shape:

@@ -93,13 +93,13 @@ class Hooks(Generic[M]):
     def after_epoch(self, epoch: int, scores: Mapping[str, float]) -> None:
         """Take note of the weights after so many epochs, and of their accuracies where they are watched."""
 
-    def so_far(self) -> Subspace:
+    def current_family(self) -> Subspace:
         """Return the family whose midpoint an evaluation during training looks at."""
         return self.family
 
     def result(self) -> Subspace:
         """Return the family of the finished run."""
-        return self.so_far()
+        return self.current_family()
 
     @property
     def epoch(self) -> int:

@@ -60,9 +60,7 @@ class Sam(Method):
     """Sharpness-aware minimisation."""
 
     name = "sam"
-    meaning = "one network whose neighbours are good too"
+    meaning = "sharpness-aware minimisation (SAM)"
     cost = 2.0
     hooks = Sharpness
-    sam_rho: float = setting(
-        0.05, "How far each step climbs before it takes its gradient.", ABOVE_ZERO, symbol="ρ", ordinary=(0, 10)
-    )
+    sam_rho: float = setting(0.05, "How far each step climbs before it takes its gradient.", ABOVE_ZERO, symbol="ρ")

@@ -47,7 +47,7 @@ class Standard(Method):
 
 
 @dataclass(frozen=True)
-class Apart(Method):
+class Penalised(Method):
     """A subspace whose vertices are kept apart."""
 
     beta: float = setting(
@@ -55,7 +55,6 @@ class Apart(Method):
         "How strongly vertices are kept apart: the factor of the penalty, their cos².",
         NATURAL,
         symbol="β",
-        ordinary=(0, 1e3),
     )
     init: Literal["independent", "point"] = setting(
         "independent", "Where the vertices start: each with weights of its own, or all at one point."
@@ -66,7 +65,7 @@ class Apart(Method):
 
 
 @dataclass(frozen=True)
-class Spanned(Apart):
+class Spanned(Penalised):
     """A subspace that is trained as such."""
 
     hooks = Sampling
@@ -79,7 +78,6 @@ class Spanned(Apart):
         "How strongly the features at two points of a batch are kept apart; needs samples of 2 or more.",
         NATURAL,
         symbol="λ",
-        ordinary=(0, 1e3),
     )
 
     def __post_init__(self) -> None:

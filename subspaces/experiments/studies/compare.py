@@ -30,7 +30,7 @@ from subspaces.experiments.studies.setting import (
 )
 from subspaces.experiments.studies.tables import Figure, Result, Table, attempt
 from subspaces.experiments.training.display import Mode
-from subspaces.experiments.training.feasible import DATA as ALIKE
+from subspaces.experiments.training.recipe import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.reports.page import write_report

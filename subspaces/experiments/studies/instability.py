@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from subspaces.core import checks, randomness
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.display import bars, counted
@@ -27,7 +27,6 @@ from subspaces.experiments.studies.entries import in_columns, names, shown
 from subspaces.experiments.studies.mixtures import KINDS, PER, WORDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.experiments.studies.tables import Figure, Result, Table
-from subspaces.experiments.training import feasible
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
 MODELS = (2, 5)
+MOST_MODELS, SEEDS = 255, 1000
 FILE = "measured.json"
 DRAWS = 2**16 - 1  # which have 16 bits of the seeds
 KEY = ["models", "shared", "kind"]
@@ -55,15 +55,21 @@ class Plan:
     setting: Setting
 
     def branches(self, seed: int, shared: int) -> list[Recipe]:
-        """Return the branches of one trunk, as many as the largest number of models."""
+        """Return as many runs as the largest number of models: the others start from a checkpoint of the first.
+
+        They have seeds of their own, which fix their order of the images: 1000, 2000, … more than the first.
+        """
         name = f"{self.recipe.name}-shared{shared}"
-        numbers = range(1, max(self.models) + 1)
-        return [replace(self.recipe, name=f"{name}-branch{b}", seed=seed, trunk=shared, branch=b) for b in numbers]
+        first = replace(self.recipe, name=f"{name}-branch1", seed=seed, keep_epoch=shared)
+        rest = replace(self.recipe, start_from=Run.under("", first).folder.name)
+        numbers = range(1, max(self.models))
+        return [first, *(replace(rest, name=f"{name}-branch{b + 1}", seed=seed + SEEDS * b) for b in numbers)]
 
     @property
     def recipes(self) -> list[Recipe]:
-        """All runs, those of short trunks first: a longer trunk goes on from there."""
-        return [one for seed in self.seeds for shared in self.shared for one in self.branches(seed, shared)]
+        """All runs, those that others start from first."""
+        found = [self.branches(seed, shared) for seed in self.seeds for shared in self.shared]
+        return [first for first, *_ in found] + [one for _, *others in found for one in others]
 
 
 def study_instability(
@@ -77,8 +83,7 @@ def study_instability(
 ) -> "InstabilityStudy":
     """Train and measure what is missing of networks that share their first epochs; write a table and a figure.
 
-    The shared epochs are trained once, for all branches and for longer trunks; they stay in `.trunks` beside the runs,
-    for further branches.
+    The first network of each number of shared epochs keeps its checkpoint there, from which the others start.
 
     Args:
         recipe: the training that is branched; its result is one network.
@@ -98,7 +103,7 @@ def plan(
     recipe: OneRecipe, setting: Setting, shared: Sequence[int] | None, models: Sequence[int] = MODELS, draws: int = 5
 ) -> Plan:
     """Check everything and return what is to be done; nothing is."""
-    for name in ("trunk", "branch"):
+    for name in ("keep_epoch", "start_from"):
         if setting.changes.get(name) is not None:
             raise ArgumentError(f"{name}={setting.changes[name]}: the study sets it itself, see shared and models")
     found, resolved = resolve(recipe, setting)
@@ -107,13 +112,11 @@ def plan(
         raise ArgumentError(f"method={base.method!r}: branches are of one network; expected a method such as standard")
     numbers = {"shared": shared_epochs(base, shared), "models": list(whole_numbers("models", models))}
     for count in numbers["models"]:
-        if not 2 <= count <= randomness.BRANCHES - 1:
-            raise ArgumentError(f"models={count}: expected 2 to {randomness.BRANCHES - 1}, which branch from one")
+        checks.whole("models", count, 2, MOST_MODELS)
     checks.whole("draws", draws, 1, DRAWS)
     for name, given in numbers.items():
         if not given:
             raise ArgumentError(f"{name}={len(given)}: expected at least one")
-    feasible.check(found, setting.data)
     several = {name: sorted(set(given)) for name, given in numbers.items()}
     return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
 
@@ -134,7 +137,9 @@ def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
 def run(plan: Plan) -> "InstabilityStudy":
     """Train, measure and write what is missing."""
     with locks.made(plan.setting.out):
-        return measure(plan, train_missing(plan.recipes, plan.setting)).write(plan.setting.out)
+        first = [one for one in plan.recipes if not one.start_from]
+        runs = [*train_missing(first, plan.setting), *train_missing(plan.recipes[len(first) :], plan.setting)]
+        return measure(plan, runs).write(plan.setting.out)
 
 
 # The table
@@ -223,7 +228,7 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     """Measure what is missing, and return all of it."""
     import pandas as pd
 
-    kept, named = Kept(plan.setting.out / FILE), {run.recipe.key: run for run in runs}
+    kept, named = Kept(plan.setting.out / FILE), {run.recipe: run for run in runs}
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
     subject = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.raise_if_stopped) as shown:
@@ -232,7 +237,7 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
 
         def of_trunk(trunk: tuple[int, int]) -> list[dict[str, Any]]:
             """Measure the branches of one trunk, for every number of models."""
-            subjects = [subject(named[one.key]) for one in plan.branches(*trunk)]
+            subjects = [subject(named[one]) for one in plan.branches(*trunk)]
             known: dict[int, dict[str, Tensor]] = {}
             found = []
             for models in plan.models:

@@ -19,8 +19,8 @@ from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.scheduling import Failure
 from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
-from subspaces.experiments.training.turns import Failure
 from subspaces.text import nearest
 
 SCHEMA = 1
@@ -227,7 +227,7 @@ class Reproduction(Result):
     @property
     def seeds(self) -> list[int]:
         """The seeds of the runs, but for those that are in ensembles alone."""
-        return sorted({one.seed for plan in self.program.plans for one in plan.study.recipes})
+        return sorted({one.seed for plan in self.program.plans for one in plan.study.recipes if not one.start_from})
 
     def summary(self) -> dict[str, Any]:
         return {

@@ -12,11 +12,10 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.settings import PASSES
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.methods.fields import MOST
-from subspaces.experiments.training import feasible
 from subspaces.experiments.training.api import configure, train_recipes
 from subspaces.experiments.training.display import Mode, check_mode
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.feasible import DATA as ALIKE
+from subspaces.experiments.training.recipe import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.recipes import RECIPES
 from subspaces.experiments.training.runs import Run
@@ -117,7 +116,6 @@ def check(recipes: Sequence[Recipe], setting: Setting) -> None:
                 f"ensembles={size}: expected 2 or more and as many seeds of a standard recipe, of which there are "
                 f"{max(seeds, default=0)}"
             )
-    feasible.check(recipes, setting.data)
 
 
 def _check_alike(first: Recipe, other: Recipe) -> None:

@@ -1,28 +1,30 @@
 """Train recipes: the call behind `subspaces train`."""
 
-import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
+from subspaces.experiments import data as datasets
+from subspaces.experiments.data.loading import OWN, check_name_and_root
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training import cluster, feasible
+from subspaces.experiments.training import cluster
 from subspaces.experiments.training import recipes as book
-from subspaces.experiments.training.display import Mode, check_mode, display
+from subspaces.experiments.training.display import Mode, check_mode
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.groups import groups, read_group, train_group
-from subspaces.experiments.training.images import identified
-from subspaces.experiments.training.loop import Held
 from subspaces.experiments.training.recipe import COMMON, Recipe, all_fields
-from subspaces.experiments.training.runs import Run, RunError, free
+from subspaces.experiments.training.runs import Run, free
+from subspaces.experiments.training.scheduling import Failure, train_runs
 from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
-from subspaces.experiments.training.turns import Failure
-from subspaces.experiments.training.world import World, joined, placed, started
+from subspaces.experiments.training.world import joined, placed, started
+from subspaces.networks import registry
 from subspaces.text import nearest
 
 
@@ -60,7 +62,6 @@ def train(
     out = checks.folder("out", out)
     data = None if data is None else checks.folder("data", data)
     chosen, execution = configure(recipe, seeds, changes, data)
-    feasible.check(chosen, data)
     return train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)
 
 
@@ -79,12 +80,23 @@ def train_recipes(
     `then` is what a machine of a cluster does with each run that it has trained.
     """
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
-    if execution.ray is None or all(run.finished for run in runs):
-        failures = _train_together(runs, execution, data, show, tensorboard)
-    else:
-        _check(runs)
-        where: dict[str, Any] = {"data": data, "out": out, "show": show, "tensorboard": tensorboard, "then": then}
-        failures = _share(runs, lambda free, _: cluster.train(free, train_recipes, execution, **where))
+    failures = list[Failure]()
+    with joined(execution) as (world, here):
+        world.on_first(partial(_check, runs))
+        if not world.first:
+            show, tensorboard = "quiet", False
+        if not world.alone:
+            unfinished = world.on_first(lambda: [index for index, run in enumerate(runs) if not run.finished])
+            failures = train_runs([runs[index] for index in unfinished], here, data, show, tensorboard, world=world)
+        left, told = runs if world.alone else [], set[str]()
+        while left:  # what other processes train is put off, and waited for when nothing else is left
+            with stop_on_signals() as stop:
+                ours, held = free(left, told, stop)
+            if ours and execution.ray is not None:
+                failures += cluster.train(ours, train_recipes, execution, data, out, show, tensorboard, then)
+            elif ours:
+                failures += train_runs(ours, here, data, show, tensorboard, held)
+            left = list(held)
     if started()[0] == 0:
         for run in runs:
             run.tidy()
@@ -98,59 +110,43 @@ def _check(runs: Sequence[Run]) -> None:
         run.check()
 
 
-def _train_together(
-    runs: Sequence[Run], execution: Execution, data: Path | None, show: Mode, tensorboard: bool
-) -> list[Failure]:
-    """Train runs on this machine, alone or with the processes that were started with this one."""
-    with joined(execution) as (world, here):
-        world.on_first(partial(_check, runs))
-        if not world.first:
-            show, tensorboard = "quiet", False
+def configure(
+    recipe: Recipe | str | Sequence[Recipe | str],
+    seeds: Sequence[int] | None,
+    changes: dict[str, Any],
+    data: str | os.PathLike[str] | None = None,
+) -> tuple[list[Recipe], Execution]:
+    """Return the recipes with all changes and seeds applied, and what was asked for of their execution.
 
-        def train_here(some: Sequence[Run], held: Held | None) -> list[Failure]:
-            return _train_here(some, held, execution=here, data=data, show=show, tensorboard=tensorboard, world=world)
-
-        if world.alone:
-            return _share(runs, train_here)
-        left = world.on_first(lambda: [index for index, run in enumerate(runs) if not run.finished])
-        return train_here([runs[index] for index in left], None)
-
-
-def _train_here(
-    runs: Sequence[Run],
-    held: Held | None,
-    *,
-    execution: Execution,
-    data: Path | None,
-    show: Mode,
-    tensorboard: bool,
-    world: World,
-) -> list[Failure]:
-    """Train runs in this process, and return what went wrong with some: the others can be trained nevertheless."""
-    failures: list[Failure] = []
-    for members in groups(runs):
-        dataset = read_group(members, data, show, world.size)
-        try:
-            train_group(members, dataset, execution, partial(display, show, tensorboard), held, world)
-        except LastTrainingError:
-            raise
-        except (TrainingError, RunError) as error:
-            failures.append(error)
-    return failures
-
-
-def _share(runs: Sequence[Run], train_free: Callable[[Sequence[Run], Held], list[Failure]]) -> list[Failure]:
-    """Train all runs: what other processes train is put off, and waited for when nothing else is left."""
-    told = set[str]()
-    failures: list[Failure] = []
-    left = list(runs)
-    while left:
-        with stop_on_signals() as stop:
-            open_runs, held = free(left, told, stop)
-        if open_runs:
-            failures += train_free(open_runs, held.__setitem__)
-        left = list(held)
-    return failures
+    What shows before any work is refused here. Recipes of the user's own images say which images `data` has.
+    """
+    several = checks.all_of("train", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
+    known = set(all_fields())
+    settings = {entry.name for entry in fields(Execution)}
+    for name in changes:
+        if name not in known | settings:
+            raise ArgumentError(f"{name}=…: no such setting; {nearest(name, sorted(known | settings))}")
+    execution = Execution(**{name: value for name, value in changes.items() if name in settings})
+    if execution.ray is None:
+        placed(execution)  # which refuses what this machine cannot do
+    else:
+        cluster.check(execution)
+    altered = {name: value for name, value in changes.items() if name in known}
+    if not isinstance(altered.get("method", ""), str):
+        raise ArgumentError(f"method={checks.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
+    found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
+    found = [replace(one, **own) for one, own in zip(found, _shares(found, altered), strict=True)]
+    if seeds is not None:
+        seeds = checks.several("seeds", seeds, "one or more of them, such as [0, 1]")
+        if not seeds:
+            raise ArgumentError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
+        found = [replace(one, seed=seed) for one in found for seed in seeds]
+    _check_names(found, data)
+    if any(one.dataset == OWN and not one.fingerprint for one in found):
+        here = datasets.fingerprint_of(data)
+        unnamed = [one.dataset == OWN and not one.fingerprint for one in found]
+        found = [replace(one, fingerprint=here) if new else one for one, new in zip(found, unnamed, strict=True)]
+    return found, execution
 
 
 def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str, Any]]:
@@ -171,39 +167,13 @@ def _used(method: str) -> set[str]:
     return {*COMMON, *kind.names()} - ({"schedule"} if kind.schedule else set())
 
 
-def configure(
-    recipe: Recipe | str | Sequence[Recipe | str],
-    seeds: Sequence[int] | None,
-    changes: dict[str, Any],
-    data: str | os.PathLike[str] | None = None,
-) -> tuple[list[Recipe], Execution]:
-    """Return the recipes with all changes and seeds applied, and what was asked for of their execution.
-
-    Those of the user's own images say which images `data` has.
-    """
-    several = checks.all_of("train", recipe, (Recipe, str), "a Recipe, the name of one, or several of either")
-    fields = set(all_fields())
-    settings = {entry.name for entry in dataclasses.fields(Execution)}
-    for name in changes:
-        if name not in fields | settings:
-            raise ArgumentError(f"{name}=…: no such setting; {nearest(name, sorted(fields | settings))}")
-    execution = Execution(**{name: value for name, value in changes.items() if name in settings})
-    if execution.ray is None:
-        placed(execution)  # which refuses what this machine cannot do
-    else:
-        cluster.check(execution)
-    altered = {name: value for name, value in changes.items() if name in fields}
-    if not isinstance(altered.get("method", ""), str):
-        raise ArgumentError(f"method={checks.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
-    found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
-    found = [dataclasses.replace(one, **own) for one, own in zip(found, _shares(found, altered), strict=True)]
-    if altered.get("trunk") and not all(one.branch for one in found):
-        raise ArgumentError(
-            f"trunk={altered['trunk']}: expected a branch from 1 on with it; branch 0 is the run itself"
-        )
-    if seeds is not None:
-        seeds = checks.several("seeds", seeds, "one or more of them, such as [0, 1]")
-        if not seeds:
-            raise ArgumentError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
-        found = [dataclasses.replace(one, seed=seed) for one in found for seed in seeds]
-    return identified(found, data), execution
+def _check_names(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> None:
+    """Refuse names of data sets and networks that there are not, and dropout where a network has none."""
+    for name in {one.dataset for one in recipes}:
+        with suppress(FileNotFoundError):  # a finished run needs no data
+            check_name_and_root(name, data)
+    for network, dropout in {(one.network, one.dropout) for one in recipes}:
+        registry.check_name(network)
+        if dropout and ":" not in network:
+            with torch.device("meta"):  # which takes no memory
+                registry.build(network, classes=10, image_shape=(3, 32, 32), dropout=dropout)

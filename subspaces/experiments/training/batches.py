@@ -1,20 +1,72 @@
-"""The batches of a recipe: for training, for batch-norm statistics and for evaluation."""
+"""The images of a recipe, and its batches: for training, for batch-norm statistics and for evaluation."""
 
+import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from subspaces.core import randomness
+from subspaces.core.batchnorm import ONE_VALUE
+from subspaces.errors import ArgumentError
+from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
+from subspaces.experiments.data.dataset import Progress
 from subspaces.experiments.data.shares import ALL
 from subspaces.experiments.data.views import RESIZED
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
+from subspaces.networks import registry
 
 Batch = tuple[Tensor, Tensor]
+
+
+def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
+    """Return the images of a recipe, with its label noise and its held-out images."""
+    one = recipe
+    asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
+    own = {"image_size": one.image_size, "fingerprint": one.fingerprint}
+    return datasets.load(one.dataset, data, **asked, **own, progress=progress)  # type: ignore[arg-type]
+
+
+def load_levels(
+    recipes: Sequence[Recipe], data: str | os.PathLike[str] | None, progress: Progress | None = None
+) -> dict[float, Dataset]:
+    """Return the images of recipes that differ in label noise alone, by that; all share them in memory."""
+    clean = load_data(dataclasses.replace(recipes[0], label_noise=0.0), data, progress)
+    levels = {one.label_noise for one in recipes}
+    return {level: datasets.with_label_noise(clean, level, recipes[0].data_seed) for level in levels}
+
+
+def check_batches(recipe: Recipe, dataset: Dataset, processes: int = 1) -> None:
+    """Refuse batches of which a group (`samples`) or a process gets no image, or one where a batch norm needs two."""
+    images, groups = len(dataset.train), recipe.definition.groups
+    fewest = min(size for size in (min(images, recipe.batch), images % recipe.batch) if size)
+    each = fewest // (groups * processes) if processes > 1 else fewest // min(groups, fewest)
+    if each > 1 or (each == 1 and not _needs_two(recipe, dataset)):
+        return
+    parts = [f"{groups} groups (--samples)"] * (groups > 1) + [f"{processes} processes"] * (processes > 1)
+    cut = f", cut for {' and '.join(parts)}" if parts else ""
+    raise ArgumentError(
+        f"batch={recipe.batch}: the smallest batch of {images} images has {fewest}{cut}, and {recipe.network} cannot "
+        f"be trained on {each} at a time: choose another --batch, or hold out another number (--validation)"
+    )
+
+
+def _needs_two(recipe: Recipe, dataset: Dataset) -> bool:
+    """Say whether a batch norm of the network refuses a single image in train mode."""
+    shape = dataset.image_shape
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        network = registry.build(
+            recipe.network, classes=len(dataset.classes), image_shape=shape, dropout=recipe.dropout
+        )
+        try:
+            network.train()(torch.zeros(1, *shape))
+        except ValueError as error:
+            return str(error).startswith(ONE_VALUE)
+    return False
 
 
 class Stream:
@@ -22,7 +74,7 @@ class Stream:
 
     def __init__(self, loader: StreamingLoader) -> None:
         self.loader = loader
-        self.position = torch.zeros((), dtype=torch.int64)  # batches of this epoch that are behind us
+        self.position = torch.zeros((), dtype=torch.int64)  # batches of this epoch that were taken
         self.weight = 1.0
         self._iterator: Iterator[Batch] | None = None
 
@@ -84,14 +136,6 @@ def training_batches(
         if (images.batch, images.pad, images.flip, images.resized_crop) == settings:
             return images.sibling(recipe.seed, dataset.train.labels)
     return _batches(dataset.train, recipe, dataset, execution, recipe.seed, share, augment=True)
-
-
-def leave_trunk(loader: ResidentLoader | Stream, recipe: Recipe) -> None:
-    """Go on, from the next epoch, in an order that is fixed by seed and branch; branch 0 stays on its way."""
-    if recipe.branch and isinstance(loader, ResidentLoader):
-        loader.rng.copy_(randomness.stream(recipe.seed, "batches", recipe.branch))
-    elif recipe.branch and isinstance(loader, Stream):  # whose order is a function of seed and epoch
-        loader.loader.load_state_dict({"epoch": randomness.on_branch(loader.loader.epoch, recipe.branch)})
 
 
 def statistics_batches(

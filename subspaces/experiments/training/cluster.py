@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, chdir, contextmanager, suppress
+from contextlib import ExitStack, chdir, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,26 +25,21 @@ from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.experiments import locks
 from subspaces.experiments.data import loading
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training import trunks
-from subspaces.experiments.training.display import Mode, display, progress_bar
+from subspaces.experiments.training.display import Display, Mode, progress_bar
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.groups import groups
-from subspaces.experiments.training.loop import crews
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
+from subspaces.experiments.training.scheduling import Failure, groups, stacks
 from subspaces.experiments.training.signals import Stopped, stop_on_signals
-from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
-from subspaces.experiments.training.turns import Failure
+from subspaces.experiments.training.trainer import TrainingError
 from subspaces.experiments.training.world import started
-from subspaces.version import __version__
 
 RETRIES = 5  # times that a task begins again whose worker was lost
-SECONDS = 5.0  # for an address to answer
+CONNECT = 5.0  # seconds for an address to answer
 PAUSE = 0.1  # seconds between two looks at the tasks
 AGAIN = 2.0  # seconds between two requests to stop: a task that is about to begin may not hear the first
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-VERSIONS = {"subspaces": __version__, "torch": torch.__version__}
 Then = Callable[..., None]  # called with a run, data= and execution=
 
 
@@ -53,17 +48,22 @@ def check(execution: Execution) -> None:
     if importlib.util.find_spec("ray") is None:
         raise MissingPackageError("training on a Ray cluster needs Ray: pip install 'subspaces[ray]'")
     if (processes := started()[1]) > 1:
-        raise ArgumentError(
-            f"ray={execution.ray!r}: this is one of {processes} processes that share a run (WORLD_SIZE), and Ray would "
-            "start others; start it without torchrun"
-        )
+        raise ArgumentError(f"ray={execution.ray!r}: this is one of {processes} processes; start it without torchrun")
 
 
 def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
     """Train recipes in a worker; where its machine lacks something, the error names that."""
     with stop_on_signals(patient=True) as stop:  # Ray's request to stop is a signal too, and is repeated
         try:
-            prepare(site)
+            for path in site["sees"]:
+                if not path.exists():
+                    raise OSError(f"it does not see {path}: expected a file system that all machines share")
+            torch.set_num_threads(site["threads"])
+            sys.path += [entry for entry in site["path"] if entry not in sys.path]
+            for kind in pickle.loads(site["methods"]):
+                if kind.name in METHODS:
+                    METHODS.remove(kind.name)
+                METHODS.add(kind)
             stop.raise_if_stopped()
             for run in site["train"]([Recipe.from_dict(one) for one in recipes]):
                 stop.raise_if_stopped()
@@ -71,22 +71,6 @@ def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
                     site["then"](run)
         except (OSError, ImportError) as error:
             raise OSError(f"{socket.gethostname()}, a machine of the cluster, cannot train this: {error}") from error
-
-
-def prepare(site: Mapping[str, Any]) -> None:
-    """Refuse a machine with other versions, or that does not see the folders, and import what was added elsewhere."""
-    for name, version in site["versions"].items():
-        if VERSIONS[name] != version:
-            raise OSError(f"it has {name} {VERSIONS[name]}, and {version} is asked for: install the same version")
-    for path in site["sees"]:
-        if not path.exists():
-            raise OSError(f"it does not see {path}: expected a file system that all machines share, or a copy of data")
-    torch.set_num_threads(site["threads"])
-    sys.path += [entry for entry in site["path"] if entry not in sys.path]
-    for kind in pickle.loads(site["methods"]):
-        if kind.name in METHODS:
-            METHODS.remove(kind.name)
-        METHODS.add(kind)
 
 
 def train(
@@ -105,17 +89,16 @@ def train(
             raise ArgumentError(f"network {run.recipe.network!r}: no other process can import it; move it to a module")
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signals())  # which puts back the handlers that Ray replaces
-        ray = stack.enter_context(joined(str(execution.ray)))
+        ray = stack.enter_context(connected(str(execution.ray)))
         stop.raise_if_stopped()
         cpus, gpus = resources(ray.nodes(), execution)
         stack.enter_context(locks.made(out))
         out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
         mark = out / f".cluster.{os.urandom(4).hex()}.partial"  # as those are that `sweep` removes
         stack.enter_context(locks.attempt(mark, keep=False))
-        there = replace(execution.off_cluster(), device="cuda" if gpus else "cpu")
+        there = replace(execution, ray=None, cpus_per_run=None, gpus_per_run=None, device="cuda" if gpus else "cpu")
         kinds = {type(run.recipe.definition) for run in runs}
         site = {
-            "versions": VERSIONS,
             "sees": [mark, data] if data.is_dir() else [mark],
             "threads": cpus,
             "path": [os.path.abspath(entry) for entry in sys.path],
@@ -125,27 +108,13 @@ def train(
         }
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
         task = ray.remote(work).options(**options)
-
-        def begin(piece: Sequence[Run]) -> Any:
-            return task.remote([run.recipe.to_dict() for run in piece], site)
-
-        return _train(ray, begin, _pieces(runs, execution), show)
-
-
-def _pieces(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
-    """Return the runs of each task: one, a stack, or the branches of a trunk, which is then trained once."""
-    found: dict[Any, list[Run]] = {}
-    for crew in (crew for some in groups(runs) for crew in crews(some, execution)):
-        first = crew[0].recipe
-        found.setdefault(trunks.stem(first) if first.trunk else crew[0], []).extend(crew)
-    return list(found.values())
+        pieces = [piece for some in groups(runs) for piece in stacks(some, execution)]
+        return _train(ray, lambda piece: task.remote([run.recipe.to_dict() for run in piece], site), pieces, show)
 
 
 def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], show: Mode) -> list[Failure]:
     """Have all pieces trained, and return what went wrong with some of their runs; any other error stops all."""
-    failures: list[Failure] = []
-    fatal: list[Exception] = []
-    asked = 0.0
+    failures, fatal, asked = list[Failure](), list[Exception](), 0.0
     with stop_on_signals() as stop, progress_bar(show) as bar:
         pending = {begin(piece): piece for piece in pieces}
         try:
@@ -159,7 +128,7 @@ def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], sho
                 for ref in ray.wait(list(pending), timeout=PAUSE)[0]:
                     piece = pending.pop(ref)
                     error = _outcome(ray, ref, piece, show)
-                    if isinstance(error, Failure) and not isinstance(error, LastTrainingError):
+                    if isinstance(error, Failure) and not stopping:
                         failures.append(error)
                     elif isinstance(error, Exception) and not isinstance(error, Stopped):
                         fatal.append(error)
@@ -168,10 +137,9 @@ def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], sho
         finally:
             for ref in pending:
                 ray.cancel(ref, force=True)
-        if not (fatal and isinstance(fatal[0], LastTrainingError)):
-            stop.raise_if_stopped()
-    if fatal:
-        raise fatal[0]
+        if fatal:
+            raise fatal[0]
+        stop.raise_if_stopped()
     return failures
 
 
@@ -184,24 +152,22 @@ def _outcome(ray: Any, ref: Any, runs: Sequence[Run], show: Mode) -> Exception |
     except ray.exceptions.RayTaskError as error:
         cause = error.cause if isinstance(error.cause, Exception) else error
         if "failed to import" in str(cause):
-            *_, last = str(cause).splitlines()
+            last = str(cause).splitlines()[-1]
             return OSError(f"a machine of the cluster cannot run subspaces: {last}; install it there as here")
         cause.add_note(str(error))  # where it was raised
         return cause
     except ray.exceptions.RayError as error:
-        names, times = ", ".join(run.folder.name for run in runs), f"{RETRIES + 1} time{'s' * (RETRIES > 0)}"
-        return TrainingError(f"{names}: lost with its worker, {times}: {' '.join(str(error).split())}")
+        names = ", ".join(run.folder.name for run in runs)
+        return TrainingError(f"{names}: lost with its worker, {RETRIES + 1} times: {' '.join(str(error).split())}")
     end = time.monotonic() + PATIENCE
     while unseen := [run.folder for run in runs if not run.finished]:  # a file system may be late, but not for ever
         if time.monotonic() > end:
             return OSError(f"{unseen[0]}: a machine of the cluster has trained it, and it is not seen here")
         time.sleep(PAUSE)
-        with suppress(OSError):
-            os.listdir(unseen[0])  # which makes a network's file system look again
-    with display("json" if show == "json" else "quiet", tensorboard=False) as shown:
-        for run in runs if show == "json" else ():
+    if show == "json":
+        for run in runs:
             for row in run.log():
-                shown.report(run, row)
+                Display("json").report(run, row)
     return None
 
 
@@ -221,7 +187,7 @@ def resources(machines: Sequence[Mapping[str, Any]], execution: Execution) -> tu
 
 
 @contextmanager
-def joined(address: str) -> Iterator[Any]:
+def connected(address: str) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, which then also ends here, and yield Ray."""
     import ray
 
@@ -231,8 +197,8 @@ def joined(address: str) -> Iterator[Any]:
             raise ArgumentError(f"ray={address!r}: this process is connected to the cluster at {ours}; expected auto")
         yield ray
         return
-    found, before = address_of(ray, address), dict(os.environ)
-    os.environ.update({name: value for name, value in QUIET.items() if name not in before})
+    found, new = address_of(ray, address), QUIET.keys() - os.environ.keys()
+    os.environ.update({name: QUIET[name] for name in new})
     try:
         with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
             dashboard = False if found == "local" else None
@@ -240,7 +206,7 @@ def joined(address: str) -> Iterator[Any]:
     except (RuntimeError, ValueError, ConnectionError) as error:  # other versions, or no token
         raise ConnectionError(f"ray={found!r}: {' '.join(str(error).split())}") from None
     finally:
-        for name in QUIET.keys() - before.keys():
+        for name in new:
             del os.environ[name]
     try:
         yield ray
@@ -256,13 +222,11 @@ def address_of(ray: Any, address: str) -> str:
     if named == "local":
         return named
     host, _, port = named.rpartition(":")
-    if "/" in named or not host or not port.isdigit():
-        raise ArgumentError(f"no Ray cluster is called {named!r}: expected HOST:PORT, on a machine of the cluster")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), SECONDS).close()  # Ray would wait for minutes
-    except (OSError, OverflowError) as error:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT).close()  # Ray would wait for minutes
+    except (OSError, OverflowError, ValueError) as error:
         if noted:
             return "local"  # that cluster is no more
-        remedy = "start one with `ray start --head`, or leave the address out for one on this machine"
+        remedy = "expected HOST:PORT; start one with `ray start --head`, or leave the address out for one here"
         raise ConnectionError(f"no Ray cluster answers at {named} ({error}): {remedy}") from None
     return named

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Literal, TextIO, get_args
 
 from rich.console import Console
@@ -19,40 +19,65 @@ from subspaces.experiments.training.runs import Run
 from subspaces.text import nearest, printable
 
 Mode = Literal["bar", "quiet", "json"]
+HELD_OUT = ("validation_accuracy", "test_accuracy")
 
 
 class Display:
     """Shows runs: `begin` when one starts or continues, `tick` for its steps and `report` for each epoch's row."""
 
-    def __init__(self, mode: Mode, tensorboard: bool, stack: ExitStack, stream: TextIO | None) -> None:
+    def __init__(
+        self,
+        mode: Mode = "quiet",
+        tensorboard: bool = False,
+        bars: Progress | None = None,
+        stream: TextIO | None = None,
+    ) -> None:
         self.mode = mode
         self.tensorboard = tensorboard
         self.stream = stream
-        self.bars = _Bars(stack) if mode == "bar" else None
+        self.bars = bars
+        self.tasks: dict[Run, TaskID] = {}
+        self.waiting: dict[Run, int] = {}  # steps that the bars do not show yet
         self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
 
     def begin(self, run: Run, epoch: int, done: int, batches: int) -> None:
-        """Show a run that has so many epochs behind it, and so many of the batches of the next; it may begin again."""
+        """Show a run that has so many epochs behind it, and so many of the batches of the next."""
         if self.tensorboard:
             self.writers[run] = _tensorboard(run, epoch)
         if self.bars is not None:
-            self.bars.begin(run, epoch * batches + done, run.recipe.epochs * batches)
+            behind, total = epoch * batches + done, run.recipe.epochs * batches
+            self.tasks[run] = self.bars.add_task(_title(run), total=total, completed=behind)
+            self.waiting[run] = 0
 
     def tick(self, run: Run, steps: int) -> None:
         """Show that a run has taken steps."""
         if self.bars is not None:
-            self.bars.tick(run, steps)
+            self.waiting[run] += steps
+            if self.waiting[run] >= 10:  # a bar that moves at every step would cost more than the step
+                self._move(run, self.bars)
+
+    def _move(self, run: Run, bars: Progress) -> None:
+        bars.advance(self.tasks[run], self.waiting[run])
+        self.waiting[run] = 0
 
     def report(self, run: Run, row: dict[str, Any]) -> None:
         """Show the row of an epoch."""
         if run in self.writers:
             self.writers[run](row)
         if self.bars is not None:
-            self.bars.report(run, row)
+            self._move(run, self.bars)
+            held_out = next((f", {key.split('_')[0]} {row[key]:.1%}" for key in row if key in HELD_OUT), "")
+            numbers = f"loss {row['loss']:.3f}, train {row['train_accuracy']:.1%}{held_out}"
+            title = f"{_title(run)}: epoch {row['epoch']}/{run.recipe.epochs}, {numbers}"
+            self.bars.update(self.tasks[run], description=title)
         elif self.mode == "json":
             stream = self.stream or sys.stdout
             stream.write(json.dumps({"run": run.folder.name, **row}) + "\n")
             stream.flush()
+
+
+def _title(run: Run) -> str:
+    return printable(f"{run.recipe.name} seed {run.recipe.seed}")
 
 
 def check_mode(mode: Any) -> None:
@@ -61,19 +86,26 @@ def check_mode(mode: Any) -> None:
         raise ArgumentError(f"show={checks.shown(mode)}: {nearest(mode, get_args(Mode))}")
 
 
+def _bars(**options: Any) -> Progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), **options)
+
+
 @contextmanager
 def display(mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
     """Yield what shows runs."""
     check_mode(mode)
-    with ExitStack() as stack:
-        yield Display(mode, tensorboard, stack, stream)
+    if mode != "bar":
+        yield Display(mode, tensorboard, stream=stream)
+        return
+    with _bars(refresh_per_second=4) as bars:
+        yield Display(mode, tensorboard, bars)
 
 
 @contextmanager
 def progress_bar(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a function that shows how much of something is done; the bar is gone at the end."""
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bars = Progress(*columns, console=Console(stderr=True), transient=True, disable=mode != "bar")
+    bars = _bars(transient=True, disable=mode != "bar")
     tasks: dict[str, TaskID] = {}
 
     def show(what: str, done: int, total: int) -> None:
@@ -86,50 +118,6 @@ def progress_bar(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
         yield show
     finally:
         bars.stop() if tasks else None
-
-
-class _Bars:
-    """A progress bar for each run, with the newest numbers and the time that is left."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-        )
-        console = Console(stderr=True)
-        self.progress = stack.enter_context(Progress(*columns, console=console, refresh_per_second=4))
-        self.tasks: dict[Run, TaskID] = {}
-        self.waiting: dict[Run, int] = {}
-
-    def begin(self, run: Run, behind: int, total: int) -> None:
-        if run not in self.tasks:
-            self.tasks[run] = self.progress.add_task(self._title(run))
-        self.progress.update(self.tasks[run], total=total, completed=behind)
-        self.waiting[run] = 0
-
-    @staticmethod
-    def _title(run: Run) -> str:
-        return printable(f"{run.recipe.name} seed {run.recipe.seed}")
-
-    def tick(self, run: Run, steps: int) -> None:
-        self.waiting[run] += steps
-        if self.waiting[run] >= 10:  # a bar that moves at every step would cost more than the step
-            self._move(run)
-
-    def _move(self, run: Run) -> None:
-        self.progress.advance(self.tasks[run], self.waiting[run])
-        self.waiting[run] = 0
-
-    def report(self, run: Run, row: dict[str, Any]) -> None:
-        self._move(run)
-        held_out = next((f", {key.split('_')[0]} {row[key]:.1%}" for key in row if key in HELD_OUT), "")
-        numbers = f"epoch {row['epoch']}/{run.recipe.epochs}, loss {row['loss']:.3f}, train {row['train_accuracy']:.1%}"
-        self.progress.update(self.tasks[run], description=f"{self._title(run)}: {numbers}{held_out}")
-
-
-HELD_OUT = ("validation_accuracy", "test_accuracy")
 
 
 def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:

@@ -14,23 +14,17 @@ from subspaces.core import distributed
 from subspaces.core.distributed import distribute
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
-from subspaces.core.memory import keep_memory
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.subject import spread as spread  # noqa: PLC0414
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks
-from subspaces.experiments.training.batches import Stream, leave_trunk, training_batches
+from subspaces.experiments.training.batches import Stream, training_batches
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.step import Step
-from subspaces.experiments.training.synchronised import synchronise
-from subspaces.experiments.training.world import ALONE, World
+from subspaces.experiments.training.world import ALONE, World, synchronise
 from subspaces.networks import registry
 
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
-
-
-SMOOTHING = "label_smoothing"
 
 
 def cross_entropy(logits: Tensor, y: Tensor, smoothing: float | Tensor) -> Tensor:
@@ -48,7 +42,7 @@ class Objective(nn.Module):
         super().__init__()
         self.family = family
         self.hooks = hooks
-        self.hooks.numbers = {**hooks.numbers, SMOOTHING: smoothing}
+        self.smoothing: float | Tensor = smoothing
         self.low = low
         self.weight = 1.0  # what this process's share of a batch counts in the mean over all processes
 
@@ -57,7 +51,7 @@ class Objective(nn.Module):
         with torch.autocast(x.device.type, torch.bfloat16) if self.low else nullcontext():
             result = self.hooks.outputs(x)
         logits = (result.output if isinstance(result, Sampled) else result).float()
-        loss = cross_entropy(logits, y, self.hooks.numbers[SMOOTHING])
+        loss = cross_entropy(logits, y, self.smoothing)
         correct = (logits.detach().argmax(1) == y).sum()
         found = torch.stack([loss.detach() * len(y), correct])
         if self.weight != 1:
@@ -68,7 +62,7 @@ class Objective(nn.Module):
 
 
 class Engine:
-    """A family, its data and its optimiser on one device, and the step that moves them forward (`advance`).
+    """A family, its data and its optimiser on one device, and the `step` that moves them forward.
 
     `images` is the loader of another engine with the same data on the same device, to share them in memory. Of several
     processes (`world`) each has a part of the vertices and a share of the data.
@@ -86,8 +80,6 @@ class Engine:
         self.world = world
         self.execution = execution
         self.device = torch.device(execution.device)
-        if self.device.type == "cpu":
-            keep_memory()
         self.family = build_family(recipe, dataset, execution, not world.alone).to(self.device)
         if not world.alone:
             distribute(self.family, world.mesh)
@@ -104,6 +96,7 @@ class Engine:
         self.loss = Objective(self.family, self.hooks, recipe.label_smoothing, execution.precision == "bfloat16")
         if execution.compile:  # as tensors they are not part of the program, which runs that differ in them share
             self.hooks.numbers = {name: self._tensor(value) for name, value in self.hooks.numbers.items()}
+            self.loss.smoothing = self._tensor(recipe.label_smoothing)
         self.totals = torch.zeros(2, device=self.device)  # sum of the loss, correct predictions
         self.stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
         self.family.cast_weights = recipe.network in registry.names()  # whose weights stay in their layers
@@ -124,8 +117,8 @@ class Engine:
             norm.track_running_stats = wanted
 
     @contextmanager
-    def at_rest(self) -> Iterator[Subspace]:
-        """Yield the family as a user knows it, with batch norms that can be recalibrated."""
+    def tracking_statistics(self) -> Iterator[Subspace]:
+        """Yield the family with batch norms that can be recalibrated."""
         self._track(True)
         try:
             yield self.family
@@ -141,10 +134,6 @@ class Engine:
             else:
                 group["lr"] = rate
         return rate
-
-    def advance(self, sizes: list[int], done: int) -> int:
-        """Train on the next batch or several, and return on how many (`Step.advance`)."""
-        return self.step.advance(sizes, done)
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:
         """Return loss and penalties on a batch, and add loss and correct predictions to the totals."""
@@ -173,10 +162,6 @@ class Engine:
         self.loader.start_epoch()
         self.totals.zero_()
 
-    def branch(self) -> None:
-        """Leave the trunk: from the next epoch on the images come in the order of the recipe's branch."""
-        leave_trunk(self.loader, self.recipe)
-
     def live(self) -> dict[str, Tensor]:
         """Return every tensor that a step changes, by name; writing into them sets the state."""
         state = {f"family.{name}": value for name, value in self.family.state_dict().items()}
@@ -197,12 +182,15 @@ class Engine:
         live["totals"] = self.world.total(self.totals)
         return live | {f"{kind}.{name}": value for kind in others for name, value in others[kind].items()}
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what `state()` returned earlier."""
-        self.loader.load_state_dict({name: state[f"loader.{name}"] for name in self.loader.state_dict()})
+    def load(self, state: Mapping[str, Tensor], own_numbers: bool = False) -> None:
+        """Continue from what `state()` returned earlier; with `own_numbers` all random numbers stay this run's own."""
+        if not own_numbers:
+            self.loader.load_state_dict({name: state[f"loader.{name}"] for name in self.loader.state_dict()})
         own = self.live()
         with torch.no_grad():
             for name, value in own.items():
+                if own_numbers and name in ("family.rng", "position"):
+                    continue
                 if value.shape != state[name].shape:
                     raise ArgumentError(f"{name} is {tuple(state[name].shape)}, expected {tuple(value.shape)}")
                 distributed.local(value).copy_(distributed.local(distributed.cut(state[name], value)))

@@ -61,29 +61,18 @@ class Execution:
 
     def __post_init__(self) -> None:
         fields.check(self, dataclasses.fields(self))
-        self._check_cluster()
-
-    def _check_cluster(self) -> None:
-        """Refuse what does not fit runs on a cluster, or is for these alone."""
         if self.ray is None:
             for name in ("cpus_per_run", "gpus_per_run"):
-                if getattr(self, name) is not None:
-                    raise ArgumentError(
-                        f'{name}={getattr(self, name)}: it is for runs on a Ray cluster; add --ray (ray="auto")'
-                    )
+                if (value := getattr(self, name)) is not None:
+                    raise ArgumentError(f'{name}={value}: it is for runs on a Ray cluster; add --ray (ray="auto")')
             return
         if not re.fullmatch(ADDRESS, self.ray):
             raise ArgumentError(f"ray={self.ray!r}: expected auto, local, or HOST:PORT of a cluster's head")
         if self.device not in ("auto", "cpu", "cuda"):
             raise ArgumentError(f"device={self.device!r} with ray: expected auto, cpu or cuda; Ray says which GPU")
-        if self.device == "cpu" and self.gpus_per_run is not None:
-            raise ArgumentError(f"gpus_per_run={self.gpus_per_run} with device='cpu': expected one of the two")
-        if self.device == "cpu" and self.graph:
-            raise ArgumentError("graph=True on cpu: a CUDA graph needs a CUDA device")
-
-    def off_cluster(self) -> "Execution":
-        """Return the same for a process that trains by itself."""
-        return dataclasses.replace(self, ray=None, cpus_per_run=None, gpus_per_run=None)
+        if self.device == "cpu" and (self.gpus_per_run is not None or self.graph):
+            name = "graph" if self.graph else "gpus_per_run"
+            raise ArgumentError(f"{name}={getattr(self, name)} with device='cpu': expected one of the two")
 
     def resolved(self) -> "Execution":
         """Return the same with every choice made, for this machine."""
@@ -94,13 +83,9 @@ class Execution:
             device = torch.device("meta")
         if device.type not in ("cpu", "cuda"):
             raise ArgumentError(f"device={name!r}: expected auto, cpu, cuda or cuda:N")
-        if device.type == "cuda" and (
-            not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()
-        ):
-            raise ArgumentError(
-                f"device={name!r}: this machine has {torch.cuda.device_count()} CUDA devices; use cpu or auto"
-            )
-        gpu = device.type == "cuda"
+        gpu, count = device.type == "cuda", torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if gpu and (device.index or 0) >= count:
+            raise ArgumentError(f"device={name!r}: this machine has {count} CUDA devices; use cpu or auto")
         low = gpu and torch.cuda.get_device_capability(device) >= (8, 0)
         precision = self.precision if self.precision != "auto" else "bfloat16" if low else "float32"
         compiled = gpu if self.compile is None else self.compile

@@ -28,25 +28,15 @@ UNFIT = {  # optimisers that cannot train the vertices, which are the rows of on
     "Adafactor": "it treats the vertices as the rows of one weight matrix",
 }
 NAME = 150  # bytes, of the 255 that a folder's name may have
-ALWAYS = {  # fields that every recipe once had: they are part of every key, so that older runs keep their names
-    "vertices": 3,
-    "layerwise": False,
-    "init": "independent",
-    "beta": 1.0,
-    "samples": 1,
-    "feature_similarity": 0.0,
-}
-
-
-class MissingMethodError(ArgumentError):
-    """A recipe of a method that is not there."""
+DATA = ("dataset", "label_noise", "validation", "data_seed", "fingerprint", "image_size")
+"""The fields that decide which images a recipe is trained on."""
 
 
 @dataclass(frozen=True, init=False, kw_only=True)
 class Recipe:
     """Everything that decides the result of a run; two runs with the same recipe are the same run.
 
-    Seeds, branches and epochs have bits of their own (`streams`), so that no two streams of random numbers are one.
+    Seeds and epochs have bits of their own (`streams`), so that no two streams of random numbers are one.
     Beside these it takes the own fields of its method, and has them as attributes: `Recipe(method="line", beta=2)`.
     """
 
@@ -66,28 +56,20 @@ class Recipe:
     epochs: int = setting(160, "Passes over the training images.", POSITIVE, most=randomness.EPOCHS - 1)
     batch: int = setting(128, "Images in a batch.", POSITIVE)
     optimizer: str = setting("SGD", "Any optimiser of torch.optim, by its class name.")
-    learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO, ordinary=(0, 10))
-    momentum: float = setting(0.9, "Momentum, for optimisers that have one.", NATURAL, ordinary=(0, 0.999))
-    weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL, ordinary=(0, 1))
+    learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO)
+    momentum: float = setting(0.9, "Momentum, for optimisers that have one.", NATURAL)
+    weight_decay: float = setting(1e-4, "Weight decay, on everything.", NATURAL)
     schedule: str = setting("warmup-cosine", "Learning rate over the epochs, if the method has none of its own.")
     seed: int = setting(
         0, "Fixes initial weights, order of the images, augmentation and alpha.", NATURAL, most=randomness.SEEDS - 1
     )
-    trunk: int = setting(0, "Epochs that all branches share; branch 0 is the run itself.", NATURAL, later=True)
-    branch: int = setting(
-        0,
-        "From 1: after the trunk, an order of the images that is fixed by seed and branch.",
-        NATURAL,
-        most=randomness.BRANCHES - 1,
-        later=True,
+    keep_epoch: int | None = setting(
+        None, "Keep the checkpoint after so many epochs, for other runs to start from.", NATURAL
     )
-    image_size: int = setting(
-        0, "Side of your own images (data set folder), to which they are scaled; 0: 64.", NATURAL, later=True
-    )
-    augment: str = setting(PLAIN, "Views of training images.", choices=lambda: AUGMENTATIONS, later=True)
-    fingerprint: str = setting(
-        "", "What your own images must be, NAME:FILES:DIGEST; by default what the folder has.", later=True
-    )
+    start_from: str = setting("", "Folder name of a run beside this one: start from the checkpoint that it keeps.")
+    image_size: int = setting(0, "Side of your own images (data set folder), to which they are scaled; 0: 64.", NATURAL)
+    augment: str = setting(PLAIN, "Views of training images.", choices=lambda: AUGMENTATIONS)
+    fingerprint: str = setting("", "What your own images must be, NAME:FILES:DIGEST; by default what the folder has.")
     definition: Method
 
     def __init__(self, *, definition: Method | None = None, **given: Any) -> None:
@@ -111,9 +93,7 @@ class Recipe:
         """Refuse fields that the method does not have."""
         for name in kind.names():
             if name in COMMON:
-                raise ArgumentError(
-                    f"the method {kind.name} has a field {name!r}, as every recipe has: choose another name"
-                )
+                raise ArgumentError(f"the method {kind.name} has a field {name!r}, as every recipe has: rename it")
         for name in own:
             if not users(name):
                 raise ArgumentError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")
@@ -136,26 +116,24 @@ class Recipe:
     def _check(self) -> None:
         """Refuse fields that do not fit each other."""
         if not re.fullmatch(r"[\w.-]+", self.name) or len(self.name.encode()) > NAME:
-            raise ArgumentError(
-                f"name={self.name!r}: expected letters, digits, '.', '_' and '-', and {NAME} of them at most, as it "
-                "names a folder"
-            )
+            expected = f"letters, digits, '.', '_' and '-', and {NAME} of them at most, as it names a folder"
+            raise ArgumentError(f"name={self.name!r}: expected {expected}")
         self.optimizer_class()
         self._check_images()
-        if self.trunk > self.epochs:
-            raise ArgumentError(f"trunk={self.trunk}: expected at most the epochs, {self.epochs}")
+        if self.keep_epoch is not None and self.keep_epoch >= self.epochs:
+            raise ArgumentError(f"keep_epoch={self.keep_epoch}: expected less than the epochs, {self.epochs}")
+        if self.start_from and not re.fullmatch(r"[\w-][\w.-]*", self.start_from):
+            raise ArgumentError(f"start_from={self.start_from!r}: expected the name of a run's folder beside this one")
         self.definition.check(self.common())
         try:
             self.checkpoints()
             self.rate(0)
         except ValueError as error:
             own = "".join(f", {name}={value}" for name, value in self.definition.own().items())
-            raise ArgumentError(
-                f"epochs={self.epochs}{own} with schedule={self.schedule!r}: {error} (recipe {self.name})"
-            ) from None
+            told = f"epochs={self.epochs}{own} with schedule={self.schedule!r}"
+            raise ArgumentError(f"{told}: {error} (recipe {self.name})") from None
 
     def _check_images(self) -> None:
-        """Refuse what does not fit the data set, and give the user's own images the size that they have by default."""
         object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
         if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
             other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
@@ -225,41 +203,28 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
-        """Return the recipe with these fields; of other methods' fields, which older files have, none is kept."""
+        """Return the recipe with these fields."""
         method = values.get("method", COMMON["method"].default)
         if method not in METHODS:
             known = nearest(method, METHODS)
-            raise MissingMethodError(f"unknown method {method!r}: {known}; import or install the package that adds it")
-        kind = METHODS[method]
-        others, fields = own_fields().keys() - kind.names(), all_fields()
-        for name in values:
-            if name not in fields:
-                raise ArgumentError(f"a recipe has no field {name!r}: {nearest(name, fields)}")
-        return cls(**{name: value for name, value in values.items() if name not in others})
+            raise ArgumentError(f"unknown method {method!r}: {known}; import or install the package that adds it")
+        return cls(**values)
 
     def distinguishing(self) -> dict[str, Any]:
         """Return the fields that make a difference to what is trained, but for name and seed."""
-        idle = {
-            "name",
-            "seed",
-            *(["schedule"] if self.definition.schedule else []),
-            *([] if self.branch else ["trunk"]),
-        }
+        idle = {"name", "seed", "keep_epoch", *(["schedule"] if self.definition.schedule else [])}
         return {name: value for name, value in self.to_dict().items() if name not in idle}
 
     @property
-    def content(self) -> bytes:
-        """All fields but the name, in one order; those added later count where they are not their default."""
-        later = {name: entry.default for name, entry in COMMON.items() if entry.metadata.get("later")}
-        later |= {entry.name: entry.default for entry in self.definition.entries() if entry.name not in ALWAYS}
-        found = {**ALWAYS, **self.to_dict()}
-        counted = {name: value for name, value in found.items() if name != "name" and later.get(name, ...) != value}
-        return json.dumps(counted, sort_keys=True).encode()
-
-    @property
     def key(self) -> str:
-        """A short hash of what the recipe is, whatever its name."""
-        return hashlib.sha256(self.content).hexdigest()[:10]
+        """A short hash of all fields but the name."""
+        content = json.dumps({**self.to_dict(), "name": ""}, sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:10]
+
+
+def data_of(recipe: Recipe) -> tuple[Any, ...]:
+    """Return what decides which images a recipe is trained on."""
+    return tuple(getattr(recipe, name) for name in DATA)
 
 
 COMMON = {entry.name: entry for entry in dataclasses.fields(Recipe) if entry.name != "definition"}

@@ -26,12 +26,14 @@ def damaged(path: Path, why: object, remedy: str) -> RunError:
 
 
 @contextmanager
-def as_run_error() -> Iterator[None]:
+def as_run_error(path: Path | None = None, remedy: str = "") -> Iterator[None]:
     """Raise the errors about damaged files as those about runs."""
     try:
         yield
     except files.FileError as error:
         raise RunError(str(error)) from None
+    except files.DamageError as error:
+        raise damaged(path or Path(), error, remedy) from None
 
 
 def there(path: Path, remedy: str) -> bool:
@@ -61,11 +63,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 def read_tensors(path: Path, recipe: str | None, remedy: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return header and tensors of a safetensors file; `recipe` is the key that it must have, None for any."""
-    try:
+    with as_run_error(path, remedy):
         header, tensors = files.read_tensors(path)
         files.check(header, tensors)
-    except files.DamageError as error:
-        raise damaged(path, error, remedy) from None
     _check_recipe(path, header.get("recipe"), recipe, remedy)
     return header, tensors
 

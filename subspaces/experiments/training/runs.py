@@ -4,6 +4,7 @@ config.json          the recipe
 environment.json     versions, commit, hardware and settings of each start
 log.jsonl            one line per epoch
 state.safetensors    the newest checkpoint
+kept.safetensors     the checkpoint that other runs start from, where one is to be kept
 family.safetensors   the trained family, or what the method made of it (written last but one)
 trained.safetensors  the trained subspace, where the method keeps one point of it as its family
 result.json          the final numbers (written last: the run is finished), and the checksums of the families
@@ -11,6 +12,7 @@ result.json          the final numbers (written last: the run is finished), and 
 Every file, and every line of the log, has a checksum inside, which is compared whenever it is read.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,24 +23,24 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.core import files, storage
+from subspaces.evaluation.environment import environment
 from subspaces.evaluation.files import append_line, read_lines
 from subspaces.experiments import locks
 from subspaces.experiments.training import run_files
-from subspaces.experiments.training.environment import environment
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.run_files import RunError
 from subspaces.experiments.training.signals import Stop
 from subspaces.networks.factories import is_factory
 
-__all__ = ["RESERVED", "Run", "RunError", "free"]
+__all__ = ["Run", "RunError", "free"]
 
-RESERVED = {".lock", "log.jsonl"}
-"""What a folder may hold before its run is started: the lock, and the log of a trunk."""
-CONFIG, ENVIRONMENT, LOG, RESULT = "config.json", "environment.json", "log.jsonl", "result.json"
-FAMILY, TRAINED, STATE = "family.safetensors", "trained.safetensors", "state.safetensors"
-ANEW = "put an unchanged copy back, or remove the folder {} to train anew"
+LOCK, CONFIG, ENVIRONMENT = ".lock", "config.json", "environment.json"
+LOG, RESULT = "log.jsonl", "result.json"
+FAMILY, TRAINED = "family.safetensors", "trained.safetensors"
+STATE, KEPT = "state.safetensors", "kept.safetensors"
 FILES = (CONFIG, ENVIRONMENT, LOG, STATE, FAMILY, RESULT)
+ANEW = "put an unchanged copy back, or remove the folder {} to train anew"
 
 
 class Run:
@@ -48,6 +50,8 @@ class Run:
         self.folder = folder
         self.recipe = recipe
         self._from_folder = False  # whether the recipe was read from there, and not named by the caller
+        self._remedy = ANEW.format(folder)
+        self._state_remedy = f"remove it to train {folder.name} from its beginning"
 
     @classmethod
     def under(cls, out: str | os.PathLike[str], recipe: Recipe) -> "Run":
@@ -71,9 +75,13 @@ class Run:
 
     @staticmethod
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
-        """Return the folders without those that a killed process had reserved for runs it never started."""
-        paths = [Path(folder) for folder in folders]
-        return [path for path in paths if not path.is_dir() or {*filter(_counts, os.listdir(path))} - RESERVED]
+        """Return the folders without those that hold nothing but the lock, and the log, of a run that never started."""
+        own = {LOCK, LOG}
+        return [
+            path
+            for path in map(Path, folders)
+            if not path.is_dir() or any(name not in own and not name.endswith(".partial") for name in os.listdir(path))
+        ]
 
     def check_trusted(self, trust: bool) -> None:
         """Refuse to call a network factory that only the folder names, unless it is trusted."""
@@ -84,6 +92,8 @@ class Run:
                 f"{self.folder}: it names the network {network!r}, and to build it would import module {module!r} and "
                 f"call {factory!r}: pass --trust (trust=True) if you trust it"
             )
+
+    # What is there
 
     @property
     def finished(self) -> bool:
@@ -100,17 +110,16 @@ class Run:
         """The subspace that was trained, where the family is one point of it."""
         return self.folder / TRAINED
 
-    @property
-    def _remedy(self) -> str:
-        return ANEW.format(self.folder)
+    def _is_there(self, name: str) -> bool:
+        return run_files.there(self.folder / name, self._remedy)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        return run_files.read_json(self.folder / name, self.recipe.key, self._remedy)
 
     def _read_result(self) -> dict[str, Any]:
         if not self.finished:
             raise RunError(f"{self.folder} is not finished: train it first")
         return self._read(RESULT)
-
-    def _read(self, name: str) -> dict[str, Any]:
-        return run_files.read_json(self.folder / name, self.recipe.key, self._remedy)
 
     @property
     def result(self) -> dict[str, Any]:
@@ -121,10 +130,8 @@ class Run:
     def family_checksum(self) -> str:
         """The checksum of the family that the result is of, which the file must have."""
         expected = str(self._read_result()["families"].get(FAMILY))
-        try:
+        with run_files.as_run_error(self.family_file, self._remedy):
             found = files.read_header(self.family_file).get("checksum")
-        except files.DamageError as error:
-            raise run_files.damaged(self.family_file, error, self._remedy) from None
         self._check_checksum(self.family_file, found, expected)
         return expected
 
@@ -132,47 +139,16 @@ class Run:
         if found != expected:
             raise run_files.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
 
-    def log(self) -> list[dict[str, Any]]:
-        """Return the lines of the log, also of a run that another process trains at this moment."""
-        ended = self._is_there(RESULT)
-        lines = self._read(RESULT)["lines"] if ended else self._lines_at_checkpoint()  # before the log, which may grow
-        return self._read_log(lines, whole=ended)
-
-    def _read_log(self, lines: int, whole: bool = False) -> list[dict[str, Any]]:
-        """Return the lines of the log, which are at least so many, and not more of the `whole`."""
-        path = self.folder / LOG
-        with run_files.as_run_error():
-            rows = read_lines(path, self._remedy) if self._is_there(LOG) else []
-        if len(rows) < lines or (whole and len(rows) > lines):
-            why = f"it has {len(rows)} lines, and had {lines} when the run was last saved"
-            raise run_files.damaged(path, why, self._remedy)
-        for epoch, row in enumerate(rows, 1):
-            if (row.pop("recipe", None), row.get("epoch")) != (self.recipe.key, epoch):
-                raise run_files.damaged(path, f"line {epoch} is of another run or epoch", self._remedy)
-        return rows
-
-    def _is_there(self, name: str) -> bool:
-        return run_files.there(self.folder / name, self._remedy)
-
-    def _lines_at_checkpoint(self) -> int:
-        """Return how many lines the log had at the checkpoint, by its header alone; 0 without one."""
-        path = self.folder / STATE
-        if not run_files.there(path, self._state_remedy):
-            return 0
+    def check_family(self, path: Path) -> None:
+        """Refuse a family's file that is not, number by number, what the result was written with."""
+        expected = self._read_result()["families"].get(path.name)
+        if expected is None and path != self.family_file:
+            return  # most methods keep one file
         try:
-            return int(json.loads(files.read_header(path)["progress"])["lines"])
-        except FileNotFoundError:  # it has just been dropped: the run has ended
-            return 0
-        except (files.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise run_files.damaged(path, error, self._state_remedy) from None
-
-    def _synced_lines(self) -> int:
-        """Return how many lines the log has, which are brought to the disk before something counts on them."""
-        path = self.folder / LOG
-        if not path.is_file():
-            return 0
-        files.sync(path)
-        return path.read_bytes().count(b"\n")
+            header = storage.read(path)[0]
+        except (files.FileError, FileNotFoundError) as error:
+            raise RunError(f"{error}, or {self._remedy}") from None
+        self._check_checksum(path, header["checksum"], expected)
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
@@ -189,15 +165,14 @@ class Run:
             self._is_there(name)  # what cannot be looked at, such as on a disk that is away, is not lost
         config = self.folder / CONFIG
         if config.is_file():
-            wanted = self.recipe.to_dict()
-            found = Recipe.from_dict(run_files.read_json(config, None, self._remedy)).to_dict()
-            differing = [name for name in {**found, **wanted} if found.get(name) != wanted.get(name)]
-            if differing and differing != ["name"]:
-                name = differing[0]
-                raise RunError(
-                    f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
-                    f"{wanted.get(name)!r} here; choose another --out or remove the folder"
-                )
+            wanted = {**self.recipe.to_dict(), "name": ""}
+            found = {**Recipe.from_dict(run_files.read_json(config, None, self._remedy)).to_dict(), "name": ""}
+            for name in {**found, **wanted}:
+                if found.get(name) != wanted.get(name):
+                    raise RunError(
+                        f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
+                        f"{wanted.get(name)!r} here; choose another --out or remove the folder"
+                    )
         elif self.finished:
             raise RunError(f"{self.folder} has no config.json: {self._remedy}")
         if self.finished:
@@ -206,75 +181,61 @@ class Run:
             for path in (self.family_file, self.trained_file):
                 self.check_family(path)
 
-    def check_family(self, path: Path) -> None:
-        """Refuse a family's file that is not, number by number, what the result was written with."""
-        expected = self._read_result()["families"].get(path.name)
-        if expected is None and path != self.family_file:
-            return  # most methods keep one file
-        try:
-            header = storage.read(path)[0]
-        except (files.FileError, FileNotFoundError) as error:
-            raise RunError(f"{error}, or {self._remedy}") from None
-        self._check_checksum(path, header["checksum"], expected)
+    # The log
+
+    def log(self) -> list[dict[str, Any]]:
+        """Return the lines of the log, also of a run that another process trains at this moment."""
+        return self._read_log(self._read(RESULT)["lines"] if self._is_there(RESULT) else None)
+
+    def _read_log(self, lines: int | None) -> list[dict[str, Any]]:
+        """Return the lines of the log, which must be so many if that is known."""
+        path = self.folder / LOG
+        with run_files.as_run_error():
+            rows = read_lines(path, self._remedy) if self._is_there(LOG) else []
+        if lines is not None and len(rows) != lines:
+            why = f"it has {len(rows)} lines, and had {lines} when the run was last saved"
+            raise run_files.damaged(path, why, self._remedy)
+        for epoch, row in enumerate(rows, 1):
+            if (row.pop("recipe", None), row.get("epoch")) != (self.recipe.key, epoch):
+                raise run_files.damaged(path, f"line {epoch} is of another run or epoch", self._remedy)
+        return rows
+
+    def _synced_lines(self) -> int:
+        """Return how many lines the log has, which are brought to the disk before something counts on them."""
+        path = self.folder / LOG
+        if not path.is_file():
+            return 0
+        files.sync(path)
+        return path.read_bytes().count(b"\n")
+
+    def append_log(self, row: Mapping[str, Any]) -> None:
+        """Add one line to the log."""
+        append_line(self.folder / LOG, {**row, "recipe": self.recipe.key})
+
+    def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write a log with these lines in place of the one that is there."""
+        (self.folder / LOG).unlink(missing_ok=True)
+        for row in rows:
+            self.append_log(row)
+
+    def _cut_log(self, lines: int) -> None:
+        """Go back to when the log had so many lines."""
+        if self._is_there(LOG):
+            path = self.folder / LOG
+            os.truncate(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[:lines])))
+        self._read_log(lines)
+
+    # Training
 
     def start(self, execution: Execution, processes: int = 1) -> None:
-        """Make the folder, or check that an existing one is of this recipe, and note this start."""
+        """Make the folder, and note this start."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.check()
         if not self.finished and self._is_there(RESULT):  # of a family that is gone
             (self.folder / RESULT).unlink()
         if not (self.folder / CONFIG).is_file():
             run_files.write_json(self.folder / CONFIG, self.recipe.to_dict(), self.recipe.key)
-        starts = [*self.starts(), environment(execution, processes)]
+        starts = [*self.starts(), environment(dataclasses.asdict(execution), processes)]
         run_files.write_json(self.folder / ENVIRONMENT, {"starts": starts}, self.recipe.key)
-
-    @contextmanager
-    def attempt(self) -> Iterator[str | None]:
-        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
-
-        A folder without a run in it is removed at the end.
-        """
-        with locks.made(self.folder), locks.attempt(self.folder / ".lock") as holder:
-            if holder is not None:
-                if holder == f"process {os.getpid()}":  # for which we would wait for ever
-                    raise self._in_use(holder)
-                yield holder
-                return
-            try:
-                yield None
-            finally:
-                if not self.begun([self.folder]):  # it was never started: leave nothing behind
-                    with suppress(OSError):
-                        files.sweep(self.folder)
-                        for name in RESERVED:
-                            (self.folder / name).unlink(missing_ok=True)
-                        self.folder.rmdir()
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out of the folder; refuse one that is in use."""
-        with self.attempt() as holder:
-            if holder is not None:
-                raise self._in_use(holder)
-            yield
-
-    def _in_use(self, holder: str) -> RunError:
-        return RunError(f"{self.folder} is in use by {holder}")
-
-    def holder(self) -> str | None:
-        """Return who is in the folder, which is not made for that."""
-        if not (self.folder / ".lock").exists():
-            return None
-        with self.attempt() as holder:
-            return holder
-
-    def tidy(self) -> None:
-        """Remove the checkpoint of a finished run: its process was killed before it could."""
-        state = self.folder / "state.safetensors"
-        if state.is_file():
-            with suppress(OSError, RunError), self.attempt() as holder:  # where it is read alone, it can stay
-                if holder is None and self.finished:
-                    state.unlink(missing_ok=True)
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
@@ -288,8 +249,10 @@ class Run:
         """
         path = self.folder / STATE
         if not path.is_file():
+            if self.recipe.start_from:
+                return self._load_start(writes)
             if writes:
-                (self.folder / LOG).unlink(missing_ok=True)
+                self.begin_log([])
             return None
         header, tensors = run_files.read_tensors(path, self.recipe.key, self._state_remedy)
         progress: dict[str, Any] = json.loads(header["progress"])
@@ -297,26 +260,22 @@ class Run:
             self._cut_log(progress["lines"])
         return tensors, progress
 
-    @property
-    def _state_remedy(self) -> str:
-        return f"remove it to train {self.folder.name} from its beginning"
+    def keep_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
+        """Write the state at this moment for runs that start from it, with the log so far."""
+        run_files.write_tensors(self.folder / KEPT, tensors, {"log": json.dumps(self.log())}, self.recipe.key)
 
-    def append_log(self, row: Mapping[str, Any]) -> None:
-        """Add one line to the log."""
-        append_line(self.folder / LOG, {**row, "recipe": self.recipe.key})
-
-    def _cut_log(self, lines: int) -> None:
-        """Go back to when the log had so many lines."""
-        if self._is_there(LOG):
-            path = self.folder / LOG
-            os.truncate(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[:lines])))
-        self._read_log(lines, whole=True)
-
-    def begin_log(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Write a log with these lines in place of the one that is there."""
-        (self.folder / LOG).unlink(missing_ok=True)
-        for row in rows:
-            self.append_log(row)
+    def _load_start(self, writes: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the checkpoint of the run to start from, and begin the log with that run's."""
+        other = self.folder.parent / self.recipe.start_from
+        if not (other / KEPT).exists():
+            raise RunError(f"{other / KEPT} is not there: train that run first, with --keep-epoch")
+        header, tensors = run_files.read_tensors(other / KEPT, None, ANEW.format(other))
+        rows = json.loads(header["log"])
+        if len(rows) >= self.recipe.epochs:
+            raise RunError(f"{other / KEPT} has {len(rows)} epochs behind it: expected less than {self.recipe.epochs}")
+        if writes:
+            self.begin_log(rows)
+        return tensors, {"epoch": len(rows), "started": True}
 
     def finish(self, result: Mapping[str, Any], families: Mapping[str, str]) -> None:
         """Write the result, which marks the run as finished, and drop the checkpoint.
@@ -326,6 +285,53 @@ class Run:
         content = {**result, "lines": self._synced_lines(), "families": dict(families)}
         run_files.write_json(self.folder / RESULT, content, self.recipe.key)
         (self.folder / STATE).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove the checkpoint of a finished run: its process was killed before it could."""
+        state = self.folder / STATE
+        if state.is_file():
+            with suppress(OSError, RunError), self.attempt() as holder:  # where it is read alone, it can stay
+                if holder is None and self.finished:
+                    state.unlink(missing_ok=True)
+
+    # Sharing
+
+    @contextmanager
+    def attempt(self) -> Iterator[str | None]:
+        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
+
+        A folder without a run in it is removed at the end.
+        """
+        with locks.made(self.folder), locks.attempt(self.folder / LOCK) as holder:
+            if holder is not None:
+                if holder == f"process {os.getpid()}":  # for which we would wait for ever
+                    raise RunError(f"{self.folder} is in use by {holder}")
+                yield holder
+                return
+            try:
+                yield None
+            finally:
+                if not self.begun([self.folder]):  # it was never started: leave nothing behind
+                    with suppress(OSError):
+                        files.sweep(self.folder)
+                        for name in (LOCK, LOG):
+                            (self.folder / name).unlink(missing_ok=True)
+                        self.folder.rmdir()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out of the folder; refuse one that is in use."""
+        with self.attempt() as holder:
+            if holder is not None:
+                raise RunError(f"{self.folder} is in use by {holder}")
+            yield
+
+    def holder(self) -> str | None:
+        """Return who is in the folder, which is not made for that."""
+        if not (self.folder / LOCK).exists():
+            return None
+        with self.attempt() as holder:
+            return holder
 
 
 def free(runs: Sequence[Run], told: set[str], stop: Stop) -> tuple[list[Run], dict[Run, str]]:
@@ -337,8 +343,3 @@ def free(runs: Sequence[Run], told: set[str], stop: Stop) -> tuple[list[Run], di
         if found or not held:
             return found, held
         locks.wait({run.folder.name: holder for run, holder in held.items()}, "training", told, stop)
-
-
-def _counts(name: str) -> bool:
-    """Say whether a file is more than the beginning of one that was not written to its end."""
-    return not name.endswith(".partial")

@@ -21,6 +21,7 @@ from subspaces.experiments.training.step import GRAPH_SAFE, Step
 from subspaces.networks import registry
 
 OWN = {"name", "seed", "label_noise", "label_smoothing", "method"}  # fields in which runs of a stack may differ
+Tensors = Mapping[str, Tensor]
 OPTIONS = ("learning_rate", "momentum", "weight_decay", "schedule")  # these too: each kind of them has its own slices
 
 
@@ -28,11 +29,11 @@ def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
     """Return what recipes must have in common to be trained as one program; None for one that is trained alone.
 
     Alone are methods that say so, networks from elsewhere, which may do anything, those with dropout, which draws from
-    torch's own generator, branches of a trunk, and optimisers that look at more than one weight at a time.
+    torch's own generator, and optimisers that look at more than one weight at a time.
     """
     method, hooks = recipe.definition, recipe.definition.hooks
     ours = recipe.network in registry.names()
-    if not hooks.together or not ours or recipe.dropout or recipe.trunk or recipe.optimizer not in GRAPH_SAFE:
+    if not hooks.together or not ours or recipe.dropout or recipe.optimizer not in GRAPH_SAFE:
         return None
     common = {name: getattr(recipe, name) for name in COMMON if name not in {*OWN, *OPTIONS}}
     step = (hooks.outputs, hooks.penalties, hooks.gradient)
@@ -61,7 +62,8 @@ class Stack:
         self.loader = Abreast([loader for loader in loaders if isinstance(loader, ResidentLoader)])
         self.rng = torch.stack([engine.family.rng for engine in engines])
         self.totals = torch.stack([engine.totals for engine in engines])
-        self.numbers = _numbers(engines)
+        self.numbers = _numbers([engine.hooks.numbers for engine in engines], self.device)
+        self.smoothing = _numbers([{"label_smoothing": one.recipe.label_smoothing} for one in engines], self.device)
         self.parts = [_Part(list(same)) for _, same in groupby(engines, _options)]
         self.optimizer = build_optimizer(
             [(part.recipe, list(part.omega.values()), part.rate) for part in self.parts],
@@ -86,20 +88,22 @@ class Stack:
             name: [part.omega[name] for part in self.parts] for name in self.parts[0].omega
         }
         omega = {name: each[0] if len(each) == 1 else torch.cat(each) for name, each in pieces.items()}
-        losses, found = torch.vmap(self._objective)(omega, self.rng, self.numbers, x, y)
+        losses, found = torch.vmap(self._objective)(omega, self.rng, self.numbers, self.smoothing, x, y)
         self.totals.add_(found)
         return losses.sum()  # type: ignore[no-any-return]
 
     def _objective(
-        self, omega: Mapping[str, Tensor], rng: Tensor, numbers: Mapping[str, Tensor], x: Tensor, y: Tensor
+        self, omega: Tensors, rng: Tensor, numbers: Tensors, smoothing: Tensors, x: Tensor, y: Tensor
     ) -> Any:
         """Return what the first engine's objective is with the tensors of any of them."""
         loss = self.engines[0].loss
-        own, loss.hooks.numbers = loss.hooks.numbers, {**loss.hooks.numbers, **numbers}
+        own = loss.hooks.numbers, loss.smoothing
+        loss.hooks.numbers = {**loss.hooks.numbers, **numbers}
+        loss.smoothing = smoothing.get("label_smoothing", 0.0)
         try:
             return functional_call(loss, {**omega, "family.rng": rng}, (x, y))
         finally:
-            loss.hooks.numbers = own
+            loss.hooks.numbers, loss.smoothing = own
 
     def after_step(self) -> None:
         """Let every method take note of the weights that a step has made."""
@@ -156,10 +160,10 @@ def _options(engine: Engine) -> tuple[Any, ...]:
     return (*(getattr(recipe, name) for name in OPTIONS), own)
 
 
-def _numbers(engines: Sequence[Engine]) -> dict[str, Tensor]:
-    """Return the numbers of the methods, [k], whether they differ or not, so that a run computes in any company alike.
+def _numbers(runs: Sequence[Mapping[str, Any]], device: torch.device) -> dict[str, Tensor]:
+    """Return numbers of runs, [k], whether they differ or not, so that a run computes in any company alike.
 
     What is 0 for all is left out: a step may do without it.
     """
-    every = {name: [float(engine.hooks.numbers[name]) for engine in engines] for name in engines[0].hooks.numbers}
-    return {name: torch.tensor(values, device=engines[0].device) for name, values in every.items() if any(values)}
+    every = {name: [float(numbers[name]) for numbers in runs] for name in runs[0]}
+    return {name: torch.tensor(values, device=device) for name, values in every.items() if any(values)}

@@ -8,9 +8,10 @@ optimiser is captured once as a CUDA graph, so that a step costs one launch and 
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, takewhile
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +20,22 @@ from subspaces.experiments.data import Abreast, ResidentLoader
 from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.graphs import captured
 from subspaces.experiments.training.recipe import Recipe
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
-WARMUP = 3
+GRAPH_WARMUP, WARMUP = 2, 3
 COMPILED = 2**16  # versions of one function that the compiler may make: some for every engine
+
+
+R = TypeVar("R")
+
+
+def many_compiled() -> AbstractContextManager[None]:
+    """Let torch.compile make a version of a function for each of many engines, counted over the whole process."""
+    most: dict[str, Any] = {"recompile_limit": COMPILED, "accumulated_recompile_limit": COMPILED}
+    patch: AbstractContextManager[None] = torch._dynamo.config.patch(most)
+    return patch
 
 
 class Moved(Protocol):
@@ -71,9 +81,6 @@ class Step:
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
     def _compile(self) -> None:
-        limits = torch._dynamo.config  # counted over all engines of a process, of which there may be many
-        limits.recompile_limit = max(COMPILED, limits.recompile_limit)
-        limits.accumulated_recompile_limit = max(COMPILED, limits.accumulated_recompile_limit)
         options: dict[str, Any] | None = {"combo_kernels": True} if self.moved.device.type == "cuda" else None
         self._update = torch.compile(self.moved.optimizer.step, options=options)
         if not isinstance(self.moved.loader, Stream):  # apart from the objective, whose backward must not redo it
@@ -142,3 +149,38 @@ class Step:
                     value.zero_()  # state that the optimiser made in the meantime
         torch.cuda.set_rng_state(generator, moved.device)
         return graph
+
+
+def captured(
+    work: Callable[[], R],
+    device: torch.device,
+    stream: torch.cuda.Stream | None = None,
+    warm_up: Callable[[], None] | None = None,
+    kernels: int = 10,
+) -> tuple[torch.cuda.CUDAGraph, R]:
+    """Record work as a CUDA graph, which costs one launch from then on; return it and what the work returns.
+
+    That is tensors, which a replay fills anew.
+
+    Args:
+        work: waits for nothing, and changes only tensors that stay where they are.
+        device: where it runs.
+        stream: on which it is recorded; by default on a new one.
+        warm_up: runs before, so that nothing is made or measured for the first time while it is recorded; by default
+            the work itself, twice.
+        kernels: how many of its kernels cuDNN tries in that time; 0 for all.
+    """
+    stream = stream or torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    graph = torch.cuda.CUDAGraph()
+    cudnn = torch.backends.cudnn
+    kept = {"deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
+    with cudnn.flags(enabled=True, benchmark=True, benchmark_limit=kernels, **kept):
+        with torch.cuda.stream(stream):
+            for run in [work] * GRAPH_WARMUP if warm_up is None else [warm_up]:
+                run()
+        stream.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            result = work()
+    torch.cuda.current_stream(device).wait_stream(stream)
+    return graph, result

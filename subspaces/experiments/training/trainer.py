@@ -1,11 +1,11 @@
-"""One run from where it is to its end: epochs, log, evaluations, checkpoints."""
+"""One run from its start to its end: build, epochs, evaluations, checkpoints, result."""
 
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,16 @@ from subspaces.core import batchnorm, distributed, memory, randomness, storage
 from subspaces.core.batchnorm import Module, StatisticsError, recalibrate
 from subspaces.core.family import Subspace
 from subspaces.errors import UserError
+from subspaces.evaluation.subject import spread
 from subspaces.experiments import data
-from subspaces.experiments.training import trunks
-from subspaces.experiments.training.advice import against_divergence
 from subspaces.experiments.training.batches import Stream, evaluation_batches, statistics_batches, statistics_seed
-from subspaces.experiments.training.clock import Clock
-from subspaces.experiments.training.engine import Engine, spread
+from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.runs import STATE, Run, RunError
 from subspaces.experiments.training.world import ALONE, EVERY, World
 
 Report = Callable[[Run, dict[str, Any]], None]
+DIVERGED = "lower --learning-rate (now {:g}), or check the data; the last good checkpoint is kept"
 
 
 class TrainingError(UserError, RuntimeError):
@@ -33,6 +32,33 @@ class TrainingError(UserError, RuntimeError):
 
 class LastTrainingError(TrainingError):
     """The same of a run that was to be saved because all were asked to stop: no other begins after it."""
+
+
+class Clock:
+    """Measures time where the work is done: on the device's stream, or here."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if stream is not None else []
+        self.times = [time.perf_counter(), 0.0]
+        if self.events:
+            self.events[0].record()
+
+    def stop(self) -> None:
+        """Stop when the work that is queued so far is done."""
+        self.times[1] = time.perf_counter()
+        if self.events:
+            self.events[1].record()
+
+    def ready(self) -> bool:
+        """Return whether the device has come to the stop."""
+        return not self.events or bool(self.events[1].query())
+
+    def seconds(self) -> float:
+        """Return the time between start and stop; wait for the stop."""
+        if not self.events:
+            return self.times[1] - self.times[0]
+        self.events[1].synchronize()
+        return float(self.events[0].elapsed_time(self.events[1])) / 1000
 
 
 class Trainer:
@@ -56,7 +82,7 @@ class Trainer:
         self.dataset = dataset
         self.execution = execution
         self.report = report
-        self.engine: Engine = Engine(run.recipe, dataset, execution, images, world)
+        self.engine = Engine(run.recipe, dataset, execution, images, world)
         self.hooks = self.engine.hooks
         self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
         self.epoch = 0
@@ -64,48 +90,50 @@ class Trainer:
         self.rate = 0.0
         self.stacked: bool | None = None  # whether it is part of a `Stack`; None: it has not begun
         self.saved_at = time.monotonic()
-        self.others: dict[str, Any] = {}
-        self.pending: list[tuple[Clock, Callable[[], None]]] = []
+        self.others: dict[str, Any] = {}  # loaders for evaluation
+        self.pending: list[tuple[Clock, Callable[[], None]]] = []  # log lines whose numbers are still on the device
         self._resume()
 
     def _on_stream(self) -> Any:
         stream = self.engine.stream
         return torch.cuda.stream(stream) if stream is not None else nullcontext()
 
+    # Checkpoints
+
     def _resume(self) -> None:
-        torch.manual_seed(self._dropout_seed())
-        found = self._found()
+        """Continue from the newest checkpoint, or start from another run's, if there is one."""
+        seed = self.run.recipe.seed
+        torch.manual_seed(seed if self.world.first else randomness.number(seed, "processes", self.world.rank))
+        if self.world.alone:
+            found = self.run.load_checkpoint()
+        else:  # the first prepares the log, and all read after that
+            some = self.world.on_first(lambda: self.run.load_checkpoint() is not None)
+            found = self.run.load_checkpoint(writes=False) if some else None
         if found is None:
             return
         tensors, progress = found
+        starts = "started" in progress  # from another run's checkpoint
         try:
             with self._on_stream():
-                self.engine.load(tensors)
+                self.engine.load(tensors, own_numbers=starts)
+            self.epoch = int(progress["epoch"])
+            if starts:
+                return
             if (own := self._own_row(tensors, "generator")) is not None:
                 torch.set_rng_state(own)
             if (own := self._own_row(tensors, "cuda_generator")) is not None and self.engine.stream is not None:
                 torch.cuda.set_rng_state(own, self.engine.device)
-            self.epoch, self.done = int(progress["epoch"]), int(progress["done"])
+            self.done = int(progress["done"])
             self.stacked = bool(progress.get("stacked"))  # it goes on as it began, and so to the same end
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
             if memory.ran_out(error):
                 raise
+            if starts:
+                raise RunError(f"start_from={self.run.recipe.start_from!r} does not fit this run ({error})") from None
             raise RunError(
-                f"{self.run.folder / 'state.safetensors'} does not fit this version's training ({error}): "
+                f"{self.run.folder / STATE} does not fit this version's training ({error}): "
                 f"remove the folder {self.run.folder} to train anew"
             ) from None
-
-    def _dropout_seed(self) -> int:
-        """Return the seed of dropout in training, which is another one in each process."""
-        seed = self.run.recipe.seed
-        return seed if self.world.first else randomness.number(seed, "processes", self.world.rank)
-
-    def _found(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return what there is to continue from; of several processes the first prepares the log."""
-        if self.world.alone:
-            return self.run.load_checkpoint() or trunks.enter(self.run)
-        mine = self.world.on_first(lambda: self.run.load_checkpoint() is not None)  # the others read it after that
-        return self.run.load_checkpoint(writes=False) if mine else None
 
     def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
         """Return this process's part of what each of several has left; None for one that was not there."""
@@ -124,38 +152,51 @@ class Trainer:
             self.world.on_first(lambda: self.run.save_checkpoint(state, progress))
         self.saved_at = time.monotonic()
 
+    def _keep(self) -> None:
+        """Keep the state for runs that start from it."""
+        self.flush()
+        self._check_weights()
+        state = self._state()
+        self.world.on_first(lambda: self.run.keep_checkpoint(state))
+
     def _state(self) -> dict[str, Tensor]:
         tensors = {**self.engine.state(), "generator": self.world.every(torch.get_rng_state())}
         if self.engine.stream is not None:
             tensors["cuda_generator"] = self.world.every(torch.cuda.get_rng_state(self.engine.device))
         return tensors
 
-    def flush(self) -> None:
-        """Write the log lines that are still on their way from the device."""
-        while self.pending:
-            self.pending.pop(0)[1]()
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint, by the clock of any process."""
+        if not self.world.alone and self.done % EVERY:
+            return False
+        return bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
 
-    def steps(self, until: int | None = None) -> Generator[None]:
-        """Train to the end, or until so many epochs are done; wherever this yields, the next steps are due.
+    # Epochs
+
+    def steps(self) -> Generator[None]:
+        """Train to the end; wherever this yields, the next steps are due.
 
         Whoever drives it makes them (`advance`), for this run alone or for several at once, and tells it (`took`).
         Where it ends, or is closed, so do the processes that read images.
         """
         try:
-            yield from self._steps(until)
+            yield from self._epochs()
+            with self._on_stream():
+                self._finish()
         finally:
             for loader in (self.engine.loader, *self.others.values()):
                 if isinstance(loader, Stream):
                     loader.close()
 
-    def _steps(self, until: int | None) -> Iterator[None]:
+    def _epochs(self) -> Iterator[None]:
         sizes = self.engine.loader.sizes
-        while self.epoch < (self.run.recipe.epochs if until is None else until):
+        while self.epoch < self.run.recipe.epochs:
             with self._on_stream():
                 self.rate = self.engine.set_epoch(self.epoch)
                 if self.done == 0:
-                    if self.epoch == self.run.recipe.trunk:
-                        self.engine.branch()
+                    if self.epoch == self.run.recipe.keep_epoch:
+                        self._keep()
                     self.engine.start_epoch()
                 clock = Clock(self.engine.stream)
             timed = sum(sizes[self.done :])
@@ -165,21 +206,11 @@ class Trainer:
                     self.flush()
             with self._on_stream():
                 self._end_epoch(clock, timed)
-        if until is None:
-            with self._on_stream():
-                self._finish()
 
     def advance(self) -> int:
         """Make the next steps, and those of all runs that are one program with this one; return how many."""
         with self._on_stream():
-            return self.engine.advance(self.engine.loader.sizes, self.done)
-
-    @property
-    def due(self) -> bool:
-        """Whether it is time for a checkpoint, by the clock of any process."""
-        if not self.world.alone and self.done % EVERY:
-            return False
-        return bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
+            return self.engine.step.advance(self.engine.loader.sizes, self.done)
 
     def took(self, steps: int, save: bool = False) -> None:
         """Count steps that were made, and write a checkpoint if told so."""
@@ -190,9 +221,8 @@ class Trainer:
     def _end_epoch(self, clock: Clock, timed: int) -> None:
         """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""
         self.flush()
-        totals = torch.cat([self.world.total(self.engine.totals), spread(self.engine.family)]).to(
-            "cpu", non_blocking=True
-        )
+        numbers = torch.cat([self.world.total(self.engine.totals), spread(self.engine.family)])
+        totals = numbers.to("cpu", non_blocking=True)
         clock.stop()
         self.epoch, self.done = self.epoch + 1, 0
         epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
@@ -210,26 +240,11 @@ class Trainer:
         self.pending.append((clock, write))
         if self.engine.stream is None:
             self.flush()
-        if epoch == self.run.recipe.trunk:
-            self.flush()
-            self._check_weights()
-            trunks.leave(self.run, self._state())
 
-    def _check_loss(self, loss: float, epoch: int) -> None:
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss of {self.run.folder.name} is {loss} in epoch {epoch}: "
-                f"{against_divergence(self.run.recipe)}, or check the data; the last good checkpoint is kept"
-            )
-
-    def _check_weights(self) -> None:
-        """Refuse what a last step has ruined: its loss was computed before it."""
-        own = (distributed.local(omega) for omega in self.engine.family.parameters())
-        if self.world.largest(not all(bool(omega.isfinite().all()) for omega in own)):
-            raise TrainingError(
-                f"the weights of {self.run.folder.name} are not finite: {against_divergence(self.run.recipe)}; "
-                "the last good checkpoint is kept"
-            )
+    def flush(self) -> None:
+        """Write the log lines that are still on their way from the device."""
+        while self.pending:
+            self.pending.pop(0)[1]()
 
     def _log(self, epoch: int, rate: float, totals: Tensor, speed: float, scores: dict[str, float]) -> None:
         loss, correct, l2, cos2 = totals.tolist()
@@ -249,14 +264,29 @@ class Trainer:
             self.run.append_log(row)
             self.report(self.run, row)
 
+    def _check_loss(self, loss: float, epoch: int) -> None:
+        if not math.isfinite(loss):
+            self._diverged(f"the loss of {self.run.folder.name} is {loss} in epoch {epoch}")
+
+    def _check_weights(self) -> None:
+        """Refuse what a last step has ruined: its loss was computed before it."""
+        own = (distributed.local(omega) for omega in self.engine.family.parameters())
+        if self.world.largest(not all(bool(omega.isfinite().all()) for omega in own)):
+            self._diverged(f"the weights of {self.run.folder.name} are not finite")
+
+    def _diverged(self, what: str) -> NoReturn:
+        raise TrainingError(f"{what}: {DIVERGED.format(self.run.recipe.learning_rate)}")
+
+    # Evaluation
+
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
         """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
 
         It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
         there are validation images, the test set is left alone until the end, unless every split is asked for.
         """
-        with self.engine.at_rest():
-            network = self.hooks.so_far().midpoint()
+        with self.engine.tracking_statistics():
+            network = self.hooks.current_family().midpoint()
         with self._autocast(), self._own_random_numbers():
             recalibrate(network, self._statistics(batches), finite=False)  # the loss will tell
             self._share_statistics(network)
@@ -293,12 +323,17 @@ class Trainer:
             self.others[name] = evaluation_batches(images, self.run.recipe, self.dataset, self.execution, share)
         return self.others[name]
 
+    # The end
+
     def _finish(self) -> None:
         self.flush()
         self._check_weights()
-        with self.engine.at_rest() as trained, self._autocast(), self._own_random_numbers():
+        with self.engine.tracking_statistics() as trained, self._autocast(), self._own_random_numbers():
             family = self._recalibrated(self.hooks.result())
-            network = self._answering(family)
+            if self.run.recipe.answers[0] == "midpoint":
+                network: nn.Module = family.midpoint()  # the statistics are those of the family
+            else:
+                network = self._recalibrated(family.ensemble(torch.eye(family.shape.vertices)))
         families = {}
         if family is not trained and trained.shape.vertices > 1:
             families[self.run.trained_file.name] = self._save(trained, self.run.trained_file)
@@ -314,23 +349,15 @@ class Trainer:
             return storage.save(family, path)
         return self.world.on_first(lambda: storage.save(family, path))
 
-    def _answering(self, family: Subspace) -> nn.Module:
-        """Return what answers for a method, with its statistics: one network, or the ensemble of all vertices."""
-        if self.run.recipe.answers[0] == "midpoint":
-            return family.midpoint()  # the statistics are those of the family
-        members = family.ensemble(torch.eye(family.shape.vertices))
-        return self._recalibrated(members)
-
     def _recalibrated(self, module: Module) -> Module:
         """Return it with statistics of all training images, which a run that went wrong may not have."""
         try:
             made = recalibrate(module, self._statistics())
-            if not (isinstance(module, Subspace) and module.mesh is not None):  # which shares them by itself
-                self._share_statistics(module)
-            return made
         except StatisticsError as error:
-            advice = against_divergence(self.run.recipe)
-            raise TrainingError(f"{self.run.folder.name} has no statistics ({error}): {advice}") from error
+            self._diverged(f"{self.run.folder.name} has no statistics ({error})")
+        if not (isinstance(module, Subspace) and module.mesh is not None):  # which shares them by itself
+            self._share_statistics(module)
+        return made
 
 
 @torch.no_grad()

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces.core import distributed
 from subspaces.errors import ArgumentError, UserError
@@ -102,7 +104,8 @@ def started() -> tuple[int, int]:
 def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
     """Meet the processes that were started together; yield this one's part, and where it trains."""
     rank, size = started()
-    execution = placed(execution)
+    if execution.ray is None:
+        execution = placed(execution)
     if size == 1:
         yield ALONE, execution
         return
@@ -129,8 +132,7 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
 def leave() -> None:
     """Destroy all process groups of this process, so that it can end.
 
-    A group that is freed joins its threads, which wait for ever if one of them needs the GIL meanwhile, so they are
-    waited for before it too.
+    A group that is freed joins its threads, which wait for ever if one of them needs the GIL meanwhile.
     """
     _wait_for_threads()
     with suppress(RuntimeError):  # of a process that is gone
@@ -143,9 +145,8 @@ def _wait_for_threads() -> None:
     """Wait until gloo's threads have dropped the tensors of the last collectives; two seconds at most.
 
     A thread of gloo needs the GIL to drop a tensor, which may be after the collective has returned. Before Python 3.14
-    one that asks for it while the interpreter ends is terminated, and with it the process, by SIGABRT. The threads do
-    not end with the group, as DTensor's caches keep that. So the GIL is free here until all of them have slept for an
-    interval: one that waits for the GIL, or for a core, would have run in it.
+    one that asks for it while the interpreter ends aborts the process. So the GIL is free here until all of them have
+    slept for an interval.
     """
     before: list[str] = []
     for _ in range(100):
@@ -185,25 +186,16 @@ def placed(execution: Execution) -> Execution:
     _, size = started()
     if size == 1:
         return execution.resolved()
-    for name in ("compile", "graph"):
-        if getattr(execution, name):
-            raise ArgumentError(
-                f"{name}=True: {size} processes that train together exchange weights in every step, eager"
-            )
-    for name in ("at_once", "stack"):
-        if (getattr(execution, name) or 1) > 1:
-            raise ArgumentError(
-                f"{name}={getattr(execution, name)}: {size} processes train one run at a time, together; start one "
-                "process to train several runs at once"
-            )
+    for name in ("compile", "graph", "at_once", "stack"):
+        if (value := getattr(execution, name)) not in (None, False, 1) or value is True:
+            why = "train one run at a time together, step by step; leave it out, or start one process"
+            raise ArgumentError(f"{name}={value}: {size} processes {why}")
     kind, _, number = execution.device.partition(":")
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
     if kind == "cuda":
         if number:
-            raise ArgumentError(
-                f"device={execution.device!r}: each of {size} processes takes its own GPU; expected cuda"
-            )
+            raise ArgumentError(f"device={execution.device!r}: {size} processes take a GPU each; expected cuda")
         kind = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     return replace(execution, device=kind, compile=False, graph=False).resolved()
 
@@ -213,3 +205,84 @@ def _lost(error: Exception) -> bool:
     if isinstance(error, dist.DistError):
         return True
     return type(error) is RuntimeError and any(words in str(error) for words in LOST)
+
+
+# Batch norm over the batch of all processes
+
+ORDINARY = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class _Total(torch.autograd.Function):
+    """The sum over all processes; so is its gradient, as what each made of the sum depends on every part."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        found = value.clone()
+        dist.all_reduce(found)
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        found = gradients[0].contiguous().clone()
+        dist.all_reduce(found)
+        return found
+
+
+def _total(value: Tensor) -> Tensor:
+    found: Tensor = _Total.apply(value)  # type: ignore[no-untyped-call]
+    return found
+
+
+class Synchronised(_BatchNorm):
+    """A batch norm that, while it keeps no statistics, normalises with those of the batches of all processes.
+
+    While it keeps statistics, as networks that are taken out of a family do, it is an ordinary one: processes may
+    then run different numbers of batches.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """The network was made with a norm that checked it."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training or self.track_running_stats:
+            return super().forward(input)
+        return synchronised(input, self.weight, self.bias, self.eps)
+
+
+def synchronised(x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Tensor:
+    """Return (x - mean) / √(variance + epsilon) · weight + bias, of the batches of all processes."""
+    others = [dimension for dimension in range(x.ndim) if dimension != 1]
+    shape = [1, -1] + [1] * (x.ndim - 2)
+    with torch.autocast(x.device.type, enabled=False):
+        values = x.to(torch.promote_types(x.dtype, torch.float32))
+        count = values.new_tensor([x.numel() / x.shape[1]])
+        sums = _total(torch.cat([values.sum(others), count]))
+        mean, n = sums[:-1] / sums[-1], sums[-1]
+        centred = values - mean.view(shape)
+        variance = _total(centred.square().sum(others)) / n
+        scale = torch.rsqrt(variance + epsilon)
+        result = centred * (scale if weight is None else scale * weight).view(shape)
+        return (result if bias is None else result + bias.view(shape)).to(x.dtype)
+
+
+def synchronise(network: nn.Module) -> nn.Module:
+    """Return the network with torch's batch norms replaced by synchronised ones, which share their parameters."""
+    made: dict[nn.Module, Synchronised] = {}
+    for name, part in list(network.named_modules(remove_duplicate=False)):
+        if type(part) in ORDINARY:
+            norm = made.setdefault(part, _like(part))
+            parent, _, own = name.rpartition(".")
+            if not own:
+                return norm
+            setattr(network.get_submodule(parent), own, norm)
+    return network
+
+
+def _like(norm: Any) -> Synchronised:
+    """Return a synchronised norm with the settings, parameters, statistics and mode of another."""
+    made = Synchronised(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+    made.weight, made.bias = norm.weight, norm.bias
+    for name, value in norm.named_buffers():
+        made.register_buffer(name, value)
+    return made.train(norm.training)

@@ -30,7 +30,7 @@ def test_it_is_the_weighted_mean_of_all_steps(decay, steps):
         hooks.after_step()
     weights = [decay ** (steps - 1 - step) for step in range(steps)]
     expected = sum(w * value.double() for w, value in zip(weights, walk(steps), strict=True)) / sum(weights)
-    found = hooks.so_far().midpoint().weight[0]
+    found = hooks.current_family().midpoint().weight[0]
     assert_close(found, expected.float(), rtol=1e-5, atol=1e-5, check_stride=False)
 
 
@@ -44,10 +44,10 @@ def test_after_many_steps_it_is_that_of_torch():
                 omega.add_(torch.randn(omega.shape, generator=generator))
         theirs.update_parameters(hooks.family.midpoint())
         hooks.after_step()
-    ours = dict(hooks.so_far().midpoint().named_parameters())
+    ours = dict(hooks.current_family().midpoint().named_parameters())
     assert_close(ours, dict(theirs.module.named_parameters()), rtol=1e-5, atol=1e-5)
 
 
 def test_no_step_has_no_average():
     with pytest.raises(ValueError, match="no step"):
-        averaging(nn.Linear(2, 1), 0.9).so_far()
+        averaging(nn.Linear(2, 1), 0.9).current_family()

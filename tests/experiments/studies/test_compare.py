@@ -164,7 +164,7 @@ def test_the_same_again_trains_and_measures_nothing(
 
     before = {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("*.*") if path.name != ".lock"}
     written = (folder / "to" / "comparison.json").read_bytes()
-    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", fail)
+    monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", fail)
     monkeypatch.setattr(Predictor, "outputs", fail)
     shutil.copy(folder / "to" / "ensembles.json", tmp_path)
     recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]

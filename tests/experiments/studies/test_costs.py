@@ -41,13 +41,6 @@ def planned(place: Path, name: Any, scale: str = "smoke", **more: Any) -> list[P
     return [*found.plans, *(each.plan for each in found.obstacles)]
 
 
-def test_what_branches_share_is_trained_once(estimates: Estimates) -> None:
-    base = replace(RECIPES["digits-standard"], epochs=10)
-    branches = [replace(base, trunk=k, branch=b) for k in (0, 4, 6) for b in (1, 2)]
-    total = sum(steps for _, steps in estimates.training_steps(branches))
-    assert total == BATCHES * (2 * 10 + 2 * 6 + 2 * 4 + 6)
-
-
 def test_a_run_of_several_exhibits_counts_once(estimates: Estimates, tmp_path: Path) -> None:
     dynamics, start = planned(tmp_path, ["dynamics", "point-init"])
     alone = [estimates.cost([one]) for one in (dynamics, start)]

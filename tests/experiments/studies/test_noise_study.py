@@ -81,7 +81,7 @@ def test_a_figure_of_every_method(study: NoiseStudy, place: Path) -> None:
 
 def test_the_same_again_trains_nothing(study: NoiseStudy, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = (place / "to" / "noise.json").read_bytes()
-    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", None)
+    monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", None)
     monkeypatch.setattr("subspaces.evaluation.predictor.Predictor.outputs", None)
     study_noise([STANDARD, LINE], runs=place / "runs", out=place / "to", **SETTINGS)
     assert (place / "to" / "noise.json").read_bytes() == written

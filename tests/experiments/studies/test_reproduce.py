@@ -207,7 +207,7 @@ def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str
 def test_a_second_time_nothing_is_trained_and_the_files_are_the_same(
     place: Path, made: Reproduction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", lambda *_: pytest.fail("again"))
     folder = place / "out" / "dynamics" / "digits"
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     line = Run.under(place / "runs", SMOKE.bench("small").recipe("line"))

@@ -21,7 +21,7 @@ SETTING = Setting(show="quiet", execution=Execution(device="cpu"))
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = tmp_path_factory.mktemp("runs")
-    branches = {f"branch {at}": retrained.train("standard", out, branch=at) for at in (1, 2)}
+    branches = {f"branch {at}": retrained.train("standard", out, seed=at) for at in (1, 2)}
     return {"integral": retrained.train("integral", out, validation=0), **branches}
 
 

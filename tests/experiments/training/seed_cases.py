@@ -11,7 +11,7 @@ from subspaces.experiments.data import loading
 from subspaces.experiments.training import Recipe
 
 SIDE, CLASSES = 5, 5
-FIELDS = ("seed", "data_seed", "branch")
+FIELDS = ("seed", "data_seed")
 BASE = Recipe(
     name="seeds",
     dataset="digits",
@@ -27,7 +27,6 @@ BASE = Recipe(
     batch=20,
     learning_rate=0.01,
     seed=1,
-    trunk=1,
 )
 CHANGED = {field: getattr(BASE, field) + 1 for field in FIELDS}
 

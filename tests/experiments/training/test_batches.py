@@ -6,14 +6,12 @@ import pytest
 import torch
 from training_cases import CPU, DIGITS, made_dataset
 
-from subspaces.core import randomness
 from subspaces.experiments.data import ResidentLoader
 from subspaces.experiments.training import Run, train
 from subspaces.experiments.training.batches import (
     Stream,
     evaluation_batches,
     fits_memory,
-    leave_trunk,
     statistics_batches,
     training_batches,
 )
@@ -56,26 +54,7 @@ def test_both_ways_see_the_same_test_images():
     torch.testing.assert_close(seen, (DATA.test.images / 255 - 0.4) / 0.2)
 
 
-def test_a_branch_of_streamed_images_goes_on_after_the_epochs_of_its_trunk():
-    recipe = dataclasses.replace(RECIPE, trunk=3, branch=2)
-    loader = training_batches(recipe, DATA, dataclasses.replace(CPU, resident=False, workers=0))
-    assert isinstance(loader, Stream)
-    loader.loader.load_state_dict({"epoch": 2})
-    leave_trunk(loader, recipe)
-    loader.start_epoch()
-    loader.take(16)  # which begins it
-    assert loader.loader.epoch == 3 + (2 << 16)
-
-
 def test_a_run_on_streamed_arrays(tmp_path):
     (run,) = train(DIGITS, out=tmp_path, show="quiet", device="cpu", resident=False, workers=0, tensorboard=False)
     assert isinstance(run, Run)
     assert run.result["test_accuracy"] > 0.8
-
-
-@pytest.mark.parametrize(("seed", "branch"), [(0, 1), (3, 1), (3, 2)])
-def test_a_branch_has_the_order_of_its_seed_and_number(seed, branch):
-    recipe = dataclasses.replace(RECIPE, seed=seed, trunk=1, branch=branch)
-    loader = training_batches(recipe, DATA, CPU)
-    leave_trunk(loader, recipe)
-    assert torch.equal(loader.rng, randomness.stream(seed, "batches", branch))

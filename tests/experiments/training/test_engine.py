@@ -313,7 +313,7 @@ def test_a_loaded_state_continues_bitwise(changes):
     one.start_epoch()
     sizes = one.loader.sizes
     for done in range(4):
-        one.advance(sizes, done)
+        one.step.advance(sizes, done)
     middle = copy_state(one)
     other = Engine(recipe, digits(), CPU)
     other.load(middle)
@@ -322,7 +322,7 @@ def test_a_loaded_state_continues_bitwise(changes):
         assert torch.equal(value, middle[name]), name
     for engine in (one, other):
         for done in range(4, len(sizes)):
-            engine.advance(sizes, done)
+            engine.step.advance(sizes, done)
         run_epochs(engine, [1])
     first, second = copy_state(one), copy_state(other)
     assert set(first) == set(second)

@@ -22,11 +22,11 @@ from training_cases import (
     run_epochs,
     run_steps,
     train_one,
+    train_runs,
 )
 
 from subspaces.experiments.training import Execution, Recipe, Run, Stopped, TrainingError
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.loop import train_runs
 
 pytestmark = [
     pytest.mark.gpu,
@@ -312,17 +312,6 @@ def test_baselines_at_once_are_each_alone(tmp_path: Path):
     train_runs(together, DATA, how, nothing, nothing)
     for run, recipe in zip(together, recipes, strict=True):
         assert_same_run(run, train_one(recipe, tmp_path / "alone", DATA, how))
-
-
-def test_branches_at_once_train_their_trunk_once(tmp_path: Path):
-    recipes = [made("standard", epochs=4, trunk=trunk, branch=branch) for trunk in (1, 2) for branch in (1, 2)]
-    how = execution(graph=True)
-    steps: list[int] = []
-    together = [Run.under(tmp_path / "together", recipe) for recipe in recipes]
-    train_runs(together, DATA, how, nothing, lambda run, done: steps.append(done))
-    assert sum(steps) == 13 * (2 + 2 * 3 + 2 * 2)  # two epochs of trunk, then each branch
-    for run, recipe in zip(together, recipes, strict=True):
-        assert_same_run(run, train_one(recipe, tmp_path / f"alone{recipe.key}", DATA, how))
 
 
 def holds(pause: Pause, run: Run) -> None:

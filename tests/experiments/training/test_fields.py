@@ -59,12 +59,10 @@ FIELDS: dict[str, tuple[dict[str, Any], Any]] = {  # the recipe that uses it, an
     "ema_decay": ({"method": "ema"}, 0.5),
     "sam_rho": ({"method": "sam"}, 0.5),
     "epsilon": ({"method": "integral"}, 0.5),
-    "trunk": ({"branch": 1}, 1),
-    "branch": ({}, 1),
     "augment": ({}, "resized-crop"),
 }
-ELSEWHERE = {"image_size", "fingerprint"}  # of the user's own images: see test_folder_runs
-IDLE = {"name": "other", "trunk": 1}
+ELSEWHERE = {"image_size", "fingerprint", "start_from"}  # see test_folder_runs and test_start_from
+IDLE = {"name": "other", "keep_epoch": 1}
 QUIET = {"show": "quiet", "tensorboard": False, "device": "cpu"}
 Trained = Callable[[Recipe], Run]
 
@@ -109,7 +107,7 @@ def test_a_field_changes_the_training_that_uses_it(field, trained: Trained):
 
 
 def test_every_field_is_in_the_table():
-    assert set(all_fields()) == {"name", *ELSEWHERE, *FIELDS}
+    assert set(all_fields()) == {*IDLE, *ELSEWHERE, *FIELDS}
 
 
 @pytest.mark.parametrize("field", IDLE)

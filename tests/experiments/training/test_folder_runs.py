@@ -19,7 +19,7 @@ import subspaces as ss
 from subspaces.cli import app
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
 from subspaces.experiments.evaluating.run_subject import _shrunk
-from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, feasible
+from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
 from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.batches import training_batches
 from subspaces.experiments.training.execution import Execution
@@ -188,11 +188,6 @@ def test_the_key_of_a_recipe_without_a_folder_is_that_of_none() -> None:
         (["--augment", "resized-crop"], "--augment='resized-crop' with pad=4: expected one way to crop; set pad to 0"),
         (["--augment", "resize"], "did you mean 'resized-crop'"),
         (["--fingerprint", "x"], "--fingerprint='x': expected NAME:FILES:DIGEST"),
-        (["--validation", "99"], "--validation=99: expected 0 to"),
-        (
-            ["--network", f"{__name__}:picky", "--image-size", "20"],
-            "does not take the images, 20 pixels a side in 3",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, options: list[str], words: str) -> None:
@@ -202,14 +197,6 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, options: l
     assert words in failed.stderr
     assert failed.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["flowers"]
-
-
-@pytest.mark.parametrize("network", ["cresnet20", "resnet18", "resnet50", "lenet", "mlp"])
-def test_all_networks_take_images_of_any_size(tmp_path: Path, network: str) -> None:
-    root = flowers(tmp_path / "flowers", per_class=2)
-    for size in (8, 33):
-        recipe = Recipe(dataset="folder", network=network, image_size=size, batch=3)
-        feasible.check([recipe], root)
 
 
 # Views

@@ -158,21 +158,6 @@ def test_a_streaming_run_continues_within_an_epoch_and_between_epochs(steps, fol
     assert_same_end(train(out=tmp_path), whole)
 
 
-def test_branches_of_a_streaming_run_share_their_trunk_and_part_after_it(folders, tmp_path: Path):
-    recipe = dataclasses.replace(
-        BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=3, flip=True, trunk=1
-    )
-    options = {"dataset": folders, "execution": dataclasses.replace(EXECUTION, workers=0, evaluate_every=0)}
-    ends = []
-    for branch in (1, 2):
-        one = dataclasses.replace(recipe, branch=branch)
-        ends.append(train_one(one, tmp_path, **options))  # the second from the trunk that the first left
-        assert_same_end(ends[-1], train_one(one, tmp_path / f"alone{branch}", **options))
-    first, second = (run.log() for run in ends)
-    assert first[0]["loss"] == second[0]["loss"]
-    assert first[1]["loss"] != second[1]["loss"]
-
-
 def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: Path):
     recipe = dataclasses.replace(
         BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=3, flip=True

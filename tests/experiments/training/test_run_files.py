@@ -1,7 +1,6 @@
 """Files of runs: what is damaged is an error that names the file; what is whole may have any name."""
 
 import dataclasses
-import json
 import os
 import random
 import shutil
@@ -18,8 +17,6 @@ from training_cases import CPU, DIGITS, Countdown, assert_same_end, train_one
 
 import subspaces as ss
 from subspaces.experiments.training import Recipe, Run, RunError, run_files
-from subspaces.experiments.training.trunks import leave
-from subspaces.experiments.training.trunks import path as trunk_of
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
 EAGER = dataclasses.replace(CPU, checkpoint_seconds=0.0)
@@ -288,7 +285,7 @@ def test_the_log_of_a_run_in_training_is_read_to_its_last_whole_line(begun: Run,
     with pytest.raises(
         RunError, match=r"log\.jsonl is damaged \(it has 0 lines, and had 1 when the run was last saved"
     ):
-        run.log()
+        run.load_checkpoint()
 
 
 def test_starts_are_there_while_a_run_is_finished(finished: Run, tmp_path: Path):
@@ -298,25 +295,6 @@ def test_starts_are_there_while_a_run_is_finished(finished: Run, tmp_path: Path)
         run.starts()
     assert len(finished.starts()) == 1
     assert unsealed(finished.folder / "environment.json")["starts"] == finished.starts()
-
-
-@pytest.mark.parametrize("damage", ["bit", "foreign", "empty"])
-def test_a_damaged_trunk_is_noticed(damage: str, tmp_path: Path):
-    first, second, other = (dataclasses.replace(RECIPE, trunk=1, branch=one, epochs=2) for one in (1, 2, 3))
-    run = train_one(first, tmp_path)
-    trunk = trunk_of(run, 1)
-    content = trunk.read_bytes()
-    trunk.unlink()
-    if damage == "foreign":
-        train_one(dataclasses.replace(other, seed=1), tmp_path / "other")
-        (found,) = (tmp_path / "other" / ".trunks").iterdir()
-        content = found.read_bytes()
-    trunk.write_bytes({"bit": flipped(content, len(content) - 9), "empty": b"", "foreign": content}[damage])
-    with pytest.raises(RunError, match=rf"{trunk} is damaged \(.+\): remove it, and the trunk is trained again"):
-        train(tmp_path, second)
-    trunk.unlink()
-    train(tmp_path, second)
-    assert json.loads(json.dumps(run.log()[0]["loss"])) == Run.under(tmp_path, second).log()[0]["loss"]
 
 
 # Slips that would go unnoticed else
@@ -356,19 +334,6 @@ def test_the_subspace_that_was_trained_is_checked_too(tmp_path: Path):
     with pytest.raises(RunError, match=r"trained\.safetensors is damaged"):
         train(tmp_path, recipe)
     assert str(run.trained_file) in ss.check(tmp_path)[0]
-
-
-def test_a_trunk_that_is_there_is_left_alone_and_must_be_of_its_stem(tmp_path: Path):
-    first, second = (dataclasses.replace(RECIPE, trunk=1, branch=one, epochs=2) for one in (1, 2))
-    run = train_one(first, tmp_path)
-    trunk = trunk_of(run, 1)
-    before = trunk.stat().st_mtime_ns
-    leave(run, {"a": torch.ones(1)})
-    assert trunk.stat().st_mtime_ns == before
-    header, tensors = run_files.read_tensors(trunk, None, "")
-    run_files.write_tensors(trunk, {name: value.clone() for name, value in tensors.items()}, header, KEY)
-    with pytest.raises(RunError, match=f"it is of the run {KEY}, not of"):
-        train(tmp_path, second)
 
 
 @pytest.mark.parametrize("name", ["config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"])

@@ -9,21 +9,31 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
 from helpers import resealed, unsealed
 from processes import Pause, Worker
-from training_cases import CPU, DIGITS, Countdown, contents, digits, make_mlp, nothing, rows, train_one
+from training_cases import (
+    CPU,
+    DIGITS,
+    Countdown,
+    Watch,
+    contents,
+    digits,
+    make_mlp,
+    nothing,
+    rows,
+    train_one,
+    train_runs,
+)
 
 import subspaces as ss
 from subspaces.evaluation import environment
 from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, run_files
-from subspaces.experiments.training.loop import train_runs
+from subspaces.experiments.training.scheduling import Scheduler
 from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.experiments.training.turns import Turns, Watchers
 from subspaces.version import __version__
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
@@ -201,35 +211,6 @@ def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished,
     assert folder_of(run) == before
 
 
-def older(run: Run) -> None:
-    """Leave a configuration as it was before recipes had branches: with the fields of all methods."""
-
-    def change(config: dict[str, Any]) -> None:
-        config |= {"vertices": 3, "ema_decay": 0.999, "sam_rho": 0.05, "epsilon": 0.1}
-        del config["trunk"], config["branch"]
-
-    resealed(run.folder / "config.json", change)
-
-
-def test_an_older_finished_run_is_still_that_run(tmp_path: Path):
-    run = train_one(RECIPE, tmp_path)
-    older(run)
-    before = folder_of(run)
-    opened = Run.open(run.folder)
-    assert opened.recipe == RECIPE
-    opened.check()
-    (again,) = ss.train(RECIPE, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
-    assert again.folder == run.folder
-    assert folder_of(run) == before
-    with pytest.raises(RunError, match=r"branch is 0 there and 1 here"):
-        Run(run.folder, dataclasses.replace(RECIPE, branch=1)).check()
-
-
-def test_an_older_interrupted_run_continues(tmp_path: Path):
-    older(interrupted(tmp_path))
-    assert rows(train_one(RECIPE, tmp_path)) == rows(train_one(RECIPE, tmp_path / "whole"))
-
-
 def test_a_recipe_under_another_name_is_the_same_run(tmp_path: Path):
     run = interrupted(tmp_path)
     renamed = Run(run.folder, dataclasses.replace(RECIPE, name="other"))
@@ -401,11 +382,11 @@ def test_weights_that_are_not_finite_are_never_a_checkpoint_nor_a_result(executi
     assert not (run.folder / "state.safetensors").exists()
 
 
-def test_weights_that_are_not_finite_are_never_a_trunk(tmp_path: Path):
-    recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=2, trunk=1, branch=1)
+def test_weights_that_are_not_finite_are_not_kept(tmp_path: Path):
+    recipe = dataclasses.replace(ABSURD, batch=1200, weight_decay=1e10, epochs=2, keep_epoch=1)
     with pytest.raises(TrainingError, match=r"weights of .* are not finite"):
         train_one(recipe, tmp_path)
-    assert not (tmp_path / ".trunks").exists()
+    assert not (Run.under(tmp_path, recipe).folder / "kept.safetensors").exists()
 
 
 def test_a_stop_after_the_loss_is_lost_keeps_the_last_good_checkpoint(tmp_path: Path):
@@ -435,7 +416,7 @@ def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
 def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     with stop_on_signals() as stop:
-        (error,) = Turns(digits(), CPU, Watchers(nothing, nothing), stop).train([[run] for run in runs])
+        (error,) = Scheduler(digits(), CPU, Watch(), stop).train([[run] for run in runs])
     assert runs[0].folder.name in str(error)
     assert runs[1].finished
 
@@ -444,7 +425,7 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
     with stop_on_signals() as stop, pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
-        Turns(digits(), CPU, Watchers(nothing, tick), stop).train([[run] for run in runs])
+        Scheduler(digits(), CPU, Watch(tick=tick), stop).train([[run] for run in runs])
     assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 
@@ -502,10 +483,10 @@ def test_a_run_that_never_starts_leaves_no_folder(tmp_path):
 
 def test_folders_that_were_only_reserved_are_left_out(tmp_path: Path):
     """What a process leaves that was killed while it waited: the folders of runs that it never started."""
-    for name in ("reserved", "begun", "branch", "empty"):
+    for name in ("reserved", "begun", "started", "empty"):
         (tmp_path / name).mkdir()
     (tmp_path / "reserved" / ".lock").touch()
-    (tmp_path / "branch" / "log.jsonl").touch()
+    (tmp_path / "started" / "log.jsonl").touch()
     for file in (".lock", "config.json"):
         (tmp_path / "begun" / file).touch()
     folders = [*sorted(tmp_path.iterdir()), tmp_path / "nowhere"]

@@ -17,14 +17,14 @@ from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.kept import Kept
 from subspaces.experiments.studies.mixtures import PER, Mixing
-from subspaces.experiments.training import Execution, Recipe, Run, api
+from subspaces.experiments.training import Execution, Recipe, Run, scheduling
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.loop import train_runs
+from subspaces.experiments.training.scheduling import train_group
 
 DECIDES = {  # what is drawn, and the seeds that it depends on
     "initial weights": ("seed",),
-    "order of the images": ("seed", "branch"),
-    "crops and flips": ("seed", "branch"),
+    "order of the images": ("seed",),
+    "crops and flips": ("seed",),
     "alpha and the pairs of the penalty": ("seed",),
     "dropout masks": ("seed",),
     "label noise": ("data_seed",),
@@ -149,15 +149,14 @@ class Observed:
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Observed]]:
     """What is drawn by the same run, and with each seed changed."""
     datasets: list[Dataset] = []
-    begin = train_runs
 
-    def noting(runs: Sequence[Run], levels: Mapping[float, Dataset], *rest: Any) -> None:
+    def noting(runs: Sequence[Run], levels: Mapping[float, Dataset], *rest: Any) -> Any:
         datasets.extend(levels.values())
-        begin(runs, levels, *rest)
+        return train_group(runs, levels, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         use_numbered(patch)
-        patch.setattr("subspaces.experiments.training.groups.train_runs", noting)
+        patch.setattr("subspaces.experiments.training.scheduling.train_group", noting)
         recipes = {"none": BASE, "again": BASE}
         recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in FIELDS}
         yield {
@@ -172,13 +171,6 @@ def test_each_seed_decides_what_it_names_and_nothing_else(observed):
     found = {what: tuple(field for field in FIELDS if observed[field].drawn[what] != base[what]) for what in base}
     assert found == {what: DECIDES[what] for what in base}
     assert len(base) == (len(DECIDES) if observed["none"].execution.resident else 14)
-
-
-def test_a_branch_begins_after_its_trunk(observed):
-    for what in ("order of the images", "crops and flips"):
-        (trunk, after), (same, other) = observed["none"].drawn[what], observed["branch"].drawn[what]
-        assert trunk == same
-        assert after != other
 
 
 def test_statistics_see_all_training_images_once_in_an_order_of_their_own(observed):
@@ -213,10 +205,10 @@ def test_training_and_evaluation_have_the_same_data(observed):
 def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path: Path, monkeypatch):
     """Groups are made by images and batches alone; labels may differ."""
     groups: list[tuple[list[Run], Mapping[float, Dataset]]] = []
-    monkeypatch.setattr(api, "train_group", lambda runs, levels, *_: groups.append((list(runs), levels)))
+    monkeypatch.setattr(scheduling, "train_group", lambda runs, levels, *_: groups.append((list(runs), levels)) or [])
     use_numbered(monkeypatch)
     apart = [{"data_seed": 2}, {"validation": 9}, {"batch": 10}]
-    together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"branch": 1}, {"learning_rate": 0.1}]
+    together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"learning_rate": 0.1}]
     together += [{"label_noise": 0.2}]
     recipes = [dataclasses.replace(BASE, **change) for change in ({}, *apart, *together)]
     ss.train(recipes, out=tmp_path, **CPU)

@@ -15,7 +15,6 @@ from training_cases import DIGITS, assert_same_end
 from subspaces.cli import app
 from subspaces.experiments.training import Recipe, Run, RunError, train
 from subspaces.experiments.training.display import Display
-from subspaces.experiments.training.trunks import path as trunk_path
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
 SEEDS = (0, 1, 2)
@@ -109,21 +108,6 @@ def test_a_process_does_not_wait_for_itself(tmp_path: Path) -> None:
         train(RECIPE, out=tmp_path, **QUIET)
 
 
-def test_branches_of_one_trunk_in_two_processes(tmp_path: Path) -> None:
-    branches = [dataclasses.replace(RECIPE, trunk=1, branch=branch) for branch in (1, 2)]
-    first = Worker(trains, tmp_path / "both", branches, 5)
-    assert first.line() == "there\n"  # before the trunk ends, which the other has to train too
-    second = Worker(trains, tmp_path / "both", branches)
-    assert second.line().startswith("waiting for")
-    first.resume.set()
-    first.end()
-    second.end()
-    for expected in train(branches, out=tmp_path / "alone", **QUIET):
-        assert_same_end(Run.under(tmp_path / "both", expected.recipe), expected)
-    trunks = trunk_path(Run.under(tmp_path / "both", branches[0]), 1).parent
-    assert len(list(trunks.iterdir())) == 1
-
-
 # What is left
 
 
@@ -171,12 +155,3 @@ def test_a_refused_run_leaves_no_folder_that_was_made_for_it(tmp_path: Path) -> 
     with pytest.raises((ValueError, TypeError, RuntimeError, AttributeError)):
         train(broken, out=out, **QUIET)
     assert list(tmp_path.rglob("*")) == [out.parent, out]  # the user's own
-
-
-def test_half_a_trunk_is_removed_by_the_next_that_looks_there(tmp_path: Path) -> None:
-    branch = dataclasses.replace(RECIPE, trunk=1, branch=1)
-    trunks = trunk_path(Run.under(tmp_path, branch), 1).parent
-    trunks.mkdir()
-    (trunks / ".some-epoch1.safetensors.0123abcd.partial").touch()
-    train(branch, out=tmp_path, **QUIET)
-    assert len(list(trunks.iterdir())) == 1

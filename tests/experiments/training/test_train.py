@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from processes import Pause, Worker
-from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows
+from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows, train_runs
 
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, Stopped, train
 from subspaces.experiments.training.display import Display, display
-from subspaces.experiments.training.loop import train_runs
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
 
@@ -173,7 +172,7 @@ def stopped(out: Path, steps: int) -> Run:
     run = Run.under(out, RECIPE)
     count = Countdown(steps, lambda: os.kill(os.getpid(), signal.SIGTERM))
     with display("quiet", tensorboard=True) as shown, pytest.raises(Stopped):
-        train_runs([run], digits(), CPU, shown.report, count, shown.begin)
+        train_runs([run], digits(), CPU, shown.report, count, begin=shown.begin)
     return run
 
 
@@ -213,22 +212,12 @@ def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
 
         def begin(run: Run, epoch: int, done: int, batches: int) -> None:
             shown.begin(run, epoch, done, batches)
-            found.append(shown.bars.progress.tasks[0].completed)
+            found.append(shown.bars.tasks[0].completed)
 
-        train_runs([run], digits(), CPU, shown.report, shown.tick, begin)
-        (task,) = shown.bars.progress.tasks
+        train_runs([run], digits(), CPU, shown.report, shown.tick, begin=begin)
+        (task,) = shown.bars.tasks
     assert found == [8]
     assert task.completed == task.total == 12
-
-
-def test_a_run_that_begins_again_keeps_its_bar(tmp_path: Path):
-    run = Run.under(tmp_path, RECIPE)
-    with display("bar", tensorboard=False) as shown:
-        for done in (0, 4):
-            shown.begin(run, 1, done, 6)
-            shown.tick(run, 2)
-        (task,) = shown.bars.progress.tasks
-        assert (task.completed, task.total) == (10, 12)
 
 
 def test_a_bar_counts_a_smaller_last_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

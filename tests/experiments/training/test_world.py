@@ -22,12 +22,11 @@ from training_cases import contents, rows
 
 from subspaces.cli import app
 from subspaces.experiments.data import Share
-from subspaces.experiments.training import Execution, Run, feasible
+from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.api import configure
-from subspaces.experiments.training.images import load_data
+from subspaces.experiments.training.batches import check_batches, load_data
 from subspaces.experiments.training.recipes import RECIPES
-from subspaces.experiments.training.synchronised import Synchronised, synchronise
-from subspaces.experiments.training.world import joined
+from subspaces.experiments.training.world import Synchronised, joined, synchronise
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo"
@@ -234,7 +233,7 @@ def test_a_run_that_another_process_trains_is_an_error_of_all(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("--compile", "--compile: 2 processes that train together exchange weights in every step"),
+        ("--compile", "--compile: 2 processes train one run at a time together"),
         ("--at-once 2", "--at-once=2: 2 processes train one run at a time"),
         ("--stack 4", "--stack=4: 2 processes train one run at a time"),
         ("--device cuda:1", "expected cuda"),
@@ -266,23 +265,19 @@ def test_other_commands_are_for_one_process(
 @pytest.mark.parametrize(
     ("changes", "processes", "said"),
     [
-        ({"batch": 2, "network": "lenet", "validation": 1}, 2, "the smallest batch has 1 images for 2 processes"),
-        ({"batch": 6, "validation": 3}, 2, "the smallest batch has 3 images"),
-        ({"batch": 64, "method": "line", "samples": 16}, 2, "in 16 groups"),
-        ({"trunk": 1, "branch": 1}, 2, "trunk=1: expected one process for a branch"),
+        (
+            {"batch": 2, "network": "lenet", "validation": 1},
+            2,
+            "has 1, cut for 2 processes, and lenet cannot be trained on 0",
+        ),
+        ({"batch": 6, "validation": 3}, 2, "has 3, cut for 2 processes, and mlp cannot be trained on 1"),
+        ({"batch": 64, "method": "line", "samples": 16}, 2, r"cut for 16 groups \(--samples\) and 2 processes"),
     ],
 )
 def test_batches_that_leave_a_process_nothing_are_refused(changes: dict[str, Any], processes: int, said: str) -> None:
     recipe, _ = configure("digits-standard", None, changes)
     with pytest.raises(ValueError, match=said):
-        feasible.check_loaded(recipe, load_data(recipe[0], None), processes)
-
-
-def test_a_branch_beside_another_run_is_refused_too() -> None:
-    run, branch = (configure("digits-standard", None, changes)[0][0] for changes in ({}, {"trunk": 1, "branch": 1}))
-    for recipes in ([run, branch], [branch, run]):
-        with pytest.raises(ValueError, match="trunk=1: expected one process for a branch"):
-            feasible.check_loaded(recipes, load_data(run, None), 2)
+        check_batches(recipe[0], load_data(recipe[0], None), processes)
 
 
 def test_one_process_of_torchrun_is_an_ordinary_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from subspaces.experiments import data
 from subspaces.experiments.training import Execution, Recipe, Run
+from subspaces.experiments.training.display import Display
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.loop import train_runs
+from subspaces.experiments.training.scheduling import train_group
 
 CPU = Execution(device="cpu", evaluate_every=0).resolved()
 TIMING = ("images_per_second",)
@@ -92,6 +93,33 @@ def nothing(*_: Any) -> None:
     """Report or tick to nobody."""
 
 
+class Watch(Display):
+    """Calls functions instead of showing anything."""
+
+    def __init__(
+        self,
+        report: Callable[..., None] = nothing,
+        tick: Callable[..., None] = nothing,
+        begin: Callable[..., None] = nothing,
+    ) -> None:
+        super().__init__()
+        self.report, self.tick, self.begin = report, tick, begin  # type: ignore[method-assign]
+
+
+def train_runs(
+    runs: Sequence[Run],
+    dataset: data.Dataset,
+    execution: Execution,
+    report: Callable[..., None] = nothing,
+    tick: Callable[..., None] = nothing,
+    held: dict[Run, str] | None = None,
+    begin: Callable[..., None] = nothing,
+) -> None:
+    """Train runs on one data set, and raise the first failure."""
+    for failure in train_group(runs, dataset, execution, Watch(report, tick, begin), held):
+        raise failure
+
+
 def train_one(
     recipe: Recipe,
     out: Path,
@@ -157,7 +185,7 @@ def run_steps(engine: Engine, steps: int, done: int = 0) -> int:
     """Take at least so many steps within an epoch and return how many are done."""
     with torch.cuda.stream(engine.stream):
         while done < steps:
-            done += engine.advance(engine.loader.sizes, done)
+            done += engine.step.advance(engine.loader.sizes, done)
     return done
 
 

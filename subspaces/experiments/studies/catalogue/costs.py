@@ -24,12 +24,11 @@ from subspaces.experiments.data import Dataset, Size, Split, absent, size_of
 from subspaces.experiments.data.folders import IMAGENET
 from subspaces.experiments.studies.catalogue.exhibit import Plan
 from subspaces.experiments.studies.setting import State, states
-from subspaces.experiments.training import trunks
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.loop import STACK, crews
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
+from subspaces.experiments.training.scheduling import STACK, stacks
 from subspaces.experiments.training.stack import Stack
 
 FORWARD = 1 / 3  # of a step
@@ -69,7 +68,7 @@ class Estimates:
     """What plans cost with the data in a folder, on a device; runs, sizes and speeds are looked up once."""
 
     def __init__(self, data: Path | None, execution: Execution) -> None:
-        self.data, self.execution = data, execution.off_cluster().resolved()
+        self.data, self.execution = data, replace(execution, ray=None, cpus_per_run=None, gpus_per_run=None).resolved()
         self._states: dict[Path, State] = {}
         self._sizes: dict[str, Size] = {}
         self._seconds: dict[tuple[str, str, int], float | None] = {}
@@ -109,18 +108,8 @@ class Estimates:
         return size._replace(training=size.training - recipe.validation)
 
     def training_steps(self, recipes: Iterable[Recipe]) -> list[tuple[Recipe, float]]:
-        """Return runs with their network-steps, epochs x batches in an epoch x networks in a step.
-
-        What branches share is trained once: it counts for the one that shares most.
-        """
-        found, trunk = list[tuple[Recipe, float]](), dict[str, int]()
-        for one in sorted(recipes, key=lambda one: -one.trunk):
-            of_epoch = -(-self.size(one).training // one.batch) * one.training_cost
-            own = one.epochs - (one.trunk if one.branch else 0)
-            if one.branch and trunk.setdefault(trunks.stem(one), 0) < one.trunk:
-                trunk[trunks.stem(one)] = own = one.epochs
-            found.append((one, own * of_epoch))
-        return found
+        """Return runs with their network-steps, epochs x batches in an epoch x networks in a step."""
+        return [(one, one.epochs * (-(-self.size(one).training // one.batch) * one.training_cost)) for one in recipes]
 
     def passes(self, plan: Plan) -> float:
         """Return how many batches go through networks that are measured: statistics, test images, corrupted ones."""
@@ -163,7 +152,14 @@ def _points(recipe: Recipe, settings: Settings) -> float:
 
 def _plain(recipe: Recipe) -> Recipe:
     """Return standard training, as short as can be."""
-    fresh: dict[str, Any] = {"name": "timed", "seed": 0, "trunk": 0, "branch": 0, "epochs": 1, "method": "standard"}
+    fresh: dict[str, Any] = {
+        "name": "timed",
+        "seed": 0,
+        "keep_epoch": None,
+        "start_from": "",
+        "epochs": 1,
+        "method": "standard",
+    }
     return replace(recipe, label_noise=0.0, validation=0, dropout=0.0, label_smoothing=0.0, **fresh)
 
 
@@ -176,7 +172,7 @@ def time_step(recipe: Recipe, size: Size, execution: Execution) -> float:
     large = execution.device == "cpu" and recipe.batch * math.prod(size.image_shape) > LARGE
     timed, steps = (replace(recipe, batch=min(recipe.batch, FEW)), 1) if large else (recipe, STEPS)
     how = replace(execution, compile=False, graph=False, resident=True)
-    crew = crews([Run(Path(), replace(timed, seed=seed)) for seed in range(STACK)], how)[0]
+    crew = stacks([Run(Path(), replace(timed, seed=seed)) for seed in range(STACK)], how)[0]
     with torch.random.fork_rng():
         data = _made_up(timed, size, BATCHES if len(crew) > 1 else steps + 1)
         first, *others = crew
@@ -203,11 +199,11 @@ def _clocked(engines: Sequence[Engine], steps: int) -> float:
         engine.set_epoch(0)
         engine.start_epoch()
     with torch.cuda.stream(first.stream) if first.stream is not None else nullcontext():
-        done = began = first.advance(first.loader.sizes, 0)
+        done = began = first.step.advance(first.loader.sizes, 0)
         _wait(first)
         start = time.perf_counter()
         while done - began < steps:
-            done += first.advance(first.loader.sizes, done)
+            done += first.step.advance(first.loader.sizes, done)
         _wait(first)
         return (time.perf_counter() - start) / (done - began)
 

@@ -12,6 +12,7 @@ from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.metrics import tally
 from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.statistics import spread
+from subspaces.evaluation.subject import spread as apart
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies.catalogue.claims import BySeed, Claim
@@ -31,7 +32,6 @@ from subspaces.experiments.studies.catalogue.scales import Bench
 from subspaces.experiments.studies.noise import QUICK
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.studies.tables import Figure
-from subspaces.experiments.training.engine import spread as apart
 
 CLOSE = 0.2
 """How far apart, relatively, distances are that make little difference."""

@@ -74,7 +74,7 @@ class Bench:
         """
         made = replace(self.base, method=method, **changes)
         alike = (one for one in RECIPES.values() if (one.method, one.dataset) == (method, made.dataset))
-        known = (one.name for one in alike if one.content == made.content)
+        known = (one.name for one in alike if one.key == made.key)
         before = self.base.to_dict() | METHODS[method]().own()
         told = {name: value for name, value in made.to_dict().items() if name in changes and value != before[name]}
         words = (f"-{name.replace('_', '-')}{'' if value is True else value}" for name, value in told.items())
