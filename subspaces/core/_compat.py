@@ -37,6 +37,8 @@ def private(name: str, default: Any = None) -> Any:
     return found
 
 
+pytree: Any = private("utils._pytree")  # nested containers of tensors as lists and back
+
 # Whether a tensor is seen through a transform of `torch.func`: code for these is right for any other tensor too
 is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)
 is_batched: Callable[[Tensor], bool] = private("_C._functorch.is_batchedtensor", is_transformed)

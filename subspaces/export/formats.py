@@ -9,7 +9,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from subspaces.export import ExportError, ModelError, onnx_files
 from subspaces.export.making import Export
 from subspaces.export.metadata import FILE
 from subspaces.export.onnx_files import in_short
-from subspaces.export.program import Program
 
 TOLERANCE = 1e-4
 """By how much an output of the file may differ from the module's, of the largest number in it if that is above 1."""
@@ -31,31 +30,22 @@ OPSET = 18
 
 
 def safetensors(export: Export, target: Path) -> None:
-    """Write weights, and read them back."""
-    header = export.about.flat()
+    """Write weights, and read them back; those of a family as `ss.save` does."""
     if isinstance(export.network, Subspace):
-        notes = {f"export.{name}": value for name, value in header.items() if name not in ("format", "version")}
-        storage.write(export.network, target, shared=True, notes=notes)
+        storage.save(export.network, target)
         storage.read(target)
     else:
-        files.write_tensors(target, export.network.state_dict(), header)
+        files.write_tensors(target, export.network.state_dict(), export.about.flat())
         files.check(*files.read_tensors(target))
 
 
 def pt2(export: Export, target: Path) -> None:
     """Write a program that `torch.export.load` reads."""
-    program, exported = _traced(export)
-    buffer = io.BytesIO()
+    exported, buffer = _traced(export), io.BytesIO()
     with quiet():
         torch.export.save(exported, buffer, extra_files={FILE: json.dumps(export.about.flat())})
         buffer.seek(0)
-        run = torch.export.load(buffer).module()
-
-    def call(*inputs: Tensor) -> Any:
-        args, kwargs = _arguments(program, inputs)
-        return run(*args, **kwargs)
-
-    _compare(export, call)
+        _compare(export, torch.export.load(buffer).module())
     files.write(target, buffer.getvalue())
 
 
@@ -63,7 +53,7 @@ def onnx(export: Export, target: Path) -> None:
     """Write a program that onnxruntime reads, in one file."""
     import onnx as library
 
-    model = _translated(export, _traced(export)[1])
+    model = _translated(export, _traced(export))
     library.helper.set_model_props(model, {**export.about.flat(), "checksum": onnx_files.MARK.decode()})
     try:
         content = onnx_files.sealed(model.SerializeToString())
@@ -98,45 +88,27 @@ def _translated(export: Export, exported: Any) -> Any:
     return model
 
 
-def _traced(export: Export) -> tuple[Program, Any]:
-    """Return the program as `torch.export` traces it, for any number of examples or else for that of the example."""
+def _traced(export: Export) -> Any:
+    """Return the program as `torch.export` traces it for any number of examples, without the places of its code."""
     program, inputs = export.program, export.program.inputs
-    shapes: dict[str, Any] = dict.fromkeys(program.names)
-    if not export.fixed:
-        batch = torch.export.Dim("n", min=1)
-        pairs = zip(inputs.names, inputs.batched, strict=True)
-        any_number = shapes | {name: None if dim is None else {dim: batch} for name, dim in pairs}
-        several = export.trials[0 if inputs.count > 1 else -1][0]  # one would be taken for a constant
-        try:
-            return program, _trace(program, several, any_number)
-        except Exception as error:  # of whatever the network's own code does
-            export.fixed, export.trials = f"torch.export: {in_short(error)[:200]}", export.trials[:1]
+    batch = torch.export.Dim("n", min=1)
+    shapes = [None if dim is None else {dim: batch} for dim in inputs.batched]
+    shapes += [None] * (len(program.names) - len(shapes))
+    several = export.trials[0 if inputs.count > 1 else 1][0]  # one would be taken for a constant
     try:
-        return program, _trace(program, export.trials[0][0], shapes)
-    except Exception as error:
+        with quiet(), torch.no_grad():
+            exported = torch.export.export(program, several, dynamic_shapes={"tensors": tuple(shapes)})
+    except Exception as error:  # of whatever the network's own code does
         raise ExportError(
-            f"torch.export cannot trace the network ({in_short(error)}): fix it, or export its weights with --format "
-            "safetensors"
+            f"torch.export cannot trace the network for any number of examples ({in_short(error)}): fix it, pass an "
+            "example that has another length than its number of examples, or export weights with --format safetensors"
         ) from error
-
-
-def _trace(program: Program, tensors: Sequence[Tensor], shapes: dict[str, Any]) -> Any:
-    """Trace a program, without the example and without what tells where the code was."""
-    args, kwargs = _arguments(program, tensors)
-    with quiet(), torch.no_grad():
-        exported = torch.export.export(program, args, kwargs, dynamic_shapes=shapes)
     for module in exported.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
             for name in ("stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"):
                 node.meta.pop(name, None)
     exported.example_inputs = None
     return exported
-
-
-def _arguments(program: Program, inputs: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Return inputs as the program is called with them: by position, or by name where the example was a dict."""
-    named = program.inputs.keyword
-    return ((), dict(zip(program.names, inputs, strict=True))) if named else (tuple(inputs), {})
 
 
 @torch.no_grad()
@@ -150,8 +122,7 @@ def _compare(export: Export, call: Callable[..., Any]) -> None:
             if not off <= TOLERANCE:
                 raise ExportError(
                     f"the exported program's {name} differ from the network's by {off:.2g}, more than {TOLERANCE:g}: "
-                    "nothing was written; use another format, and if the network draws random numbers in eval mode, "
-                    "which a program cannot, pass them as an input"
+                    "nothing was written; use another format, and no network that draws random numbers in eval mode"
                 )
             export.difference = max(export.difference, off)
 
@@ -160,13 +131,11 @@ def _difference(found: Tensor, expected: Tensor) -> float:
     """Return the largest difference, as a part of the largest number if that is above 1."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return math.inf
-    if not found.is_floating_point() and not found.is_complex():
+    if torch.equal(found, expected) or not (expected.is_floating_point() or expected.is_complex()):
         return 0.0 if torch.equal(found, expected) else math.inf
-    if not expected.numel():
-        return 0.0
     same = (found == expected) | (found.isnan() & expected.isnan())  # and infinities
-    finite = expected.abs().where(expected.isfinite(), 0.0)
-    return float((found - expected).abs().where(~same, 0.0).max() / finite.max().clamp(min=1))
+    scale = expected.abs().where(expected.isfinite(), 0).max().clamp(min=1)
+    return float((found - expected).abs().where(~same, 0).max() / scale)
 
 
 @contextmanager

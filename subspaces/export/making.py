@@ -15,11 +15,11 @@ from subspaces.core.family import Subspace
 from subspaces.core.randomness import seeded
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import Progress, counted
-from subspaces.evaluation.tasks import Classification, Regression
+from subspaces.evaluation.tasks import Classification
 from subspaces.export import ExportError
-from subspaces.export.arguments import HALF, Chosen, Inputs
+from subspaces.export.arguments import Chosen, Inputs
 from subspaces.export.metadata import Metadata
-from subspaces.export.program import Program, WholeFamily, anchors, between, ensemble_for
+from subspaces.export.program import Program, WholeFamily, anchors, answering, between
 from subspaces.networks.factories import in_words
 
 
@@ -30,20 +30,18 @@ class Export:
     module: nn.Module  # a network, an ensemble or a family, which is left as it is
     chosen: Chosen
     inputs: Inputs | None  # an example; None for weights alone
-    task: Classification | Regression | None  # None: outputs as they are
+    task: Classification | None  # None: outputs as they are
     given: bool  # whether the user has named the task: then one number for each example is that of two classes
     facts: dict[str, Any]  # fields of `Metadata`
     weights: bool = False  # whether weights alone are written
     statistics: Iterable[Any] | None = None  # training batches, for the batch-norm statistics of each point
-    batches: int | None = None  # how many of them are used; by default all
     seed: int = 0  # of random numbers in a network while statistics are made
     measured: Mapping[str, Any] = field(default_factory=dict)  # head, rows and note of an evaluation of the points
 
     network: Any = None  # one network, an ensemble or a family, on the CPU, whose weights are written
-    program: Any = None  # a `Program`; None for weights alone of which nothing else is known
+    program: Any = None  # a `Program`; None for weights without an example
     trials: list[tuple[tuple[Tensor, ...], dict[str, Tensor]]] = field(default_factory=list)
-    # what the program is checked with, inputs and outputs: several examples and, unless `fixed`, one
-    fixed: str = ""  # why the number of examples is that of the example; empty where any number will do
+    # what the program is checked with, inputs and outputs: the example, and another number of examples
     deviation: Mapping[str, Any] = field(default_factory=dict)  # of answers with mixed statistics from measured ones
     difference: float = 0.0  # of the file's answers from those of the program
     unread: str = ""  # what the file holds that `subspaces predict` does not read
@@ -63,11 +61,11 @@ class Export:
 
     def _networks(self, alphas: Sequence[Any], what: str, progress: Progress) -> list[nn.Module]:
         """Return the networks at points of the family."""
-        assert isinstance(self.module, Subspace)
+        family: Any = self.module
+        batchnorm.check_given(family.template, self.statistics)
         tick, networks = counted(progress, what, 0, len(alphas)), []
         for alpha in alphas:
-            batchnorm.check_given(self.module.template, self.statistics)
-            networks.append(self._calibrated(self.module.at(alpha)))
+            networks.append(self._calibrated(family.at(alpha)))
             tick(1)
         return networks
 
@@ -84,49 +82,37 @@ class Export:
         if self.statistics is not None and batchnorm.tracked(network):
             self.seen = 0
             with seeded(self.seed, torch.device("cpu")):
-                batchnorm.recalibrate(network, self.statistics, batches=self.batches, forward=run)
+                batchnorm.recalibrate(network, self.statistics, forward=run)
         return _plain(network)
 
     def _make_family(self, progress: Progress) -> None:
         """Make a family whose batch-norm statistics are mixed from those at anchors, and say how far that is off."""
         family: Any = _plain(functional.copied(self.module))
         shape = family.shape
-        normed = self.inputs is not None and bool(batchnorm.tracked(family.template)) and not self.weights
+        normed = bool(batchnorm.tracked(family.template)) and not self.weights
         places, others = (anchors(shape), between(shape)) if normed else ([], [])
-        networks = self._networks([*places, *others], "anchors", progress)
-        domain = str(math.prod(shape.point)) if shape.point else "number"
-        self._finish(family, networks[: len(places)], domain=domain, anchors=len(places))
+        networks = self._networks([*places, *others], "anchors", progress) if normed else []
+        self.facts |= {"coordinates": math.prod(shape.point), "anchors": len(places)}
+        self._finish(family, networks[: len(places)])
         if self.program is not None and others:
             self.deviation = self._deviation(others, [self._program(each) for each in networks[len(places) :]])
 
     @torch.no_grad()
     def _deviation(self, alphas: Sequence[Any], fresh: Sequence[Program]) -> dict[str, Any]:
         """Return how far the first output of a family is from those of freshly calibrated networks."""
-        program = self.program
-        inputs = [program.tensors(program.inputs, alpha) for alpha in alphas]
-        mixed = torch.stack([_first(program.answer(*each)) for each in inputs])  # [points, n, ...]
-        measured = torch.stack([_first(other.answer(*each[:-1])) for each, other in zip(inputs, fresh, strict=True)])
-        off, labels = (mixed - measured).abs().float(), None
-        if isinstance(program.task, Classification):
-            dim = 2 if program.task.of == "pixels" else -1
-            labels = 100 * float((mixed.argmax(dim) != measured.argmax(dim)).float().mean())
-        return {"alphas": alphas, "largest": float(off.max()), "mean": float(off.mean()), "labels": labels}
+        program, tensors = self.program, self.program.inputs.tensors
+        mixed = torch.stack([_first(program.answer(*program.with_alpha(tensors, alpha))) for alpha in alphas])
+        measured = torch.stack([_first(other.answer(*tensors)) for other in fresh])  # [points, n, ...]
+        off = (mixed - measured).abs().float()
+        return {"alphas": alphas, "largest": float(off.max()), "mean": float(off.mean())}
 
-    def _finish(self, network: nn.Module, anchored: Sequence[nn.Module] = (), **more: Any) -> None:
+    def _finish(self, network: nn.Module, anchored: Sequence[nn.Module] = ()) -> None:
         """Run the program of a network, and describe it; of weights alone nothing need be known."""
-        average = str(network.average) if isinstance(network, Ensemble) else ""
         self.network = network
-        self.facts |= {"point": self.chosen.words, "alphas": self.chosen.alphas, "average": average}
-        self.facts |= {"statistics_images": self.seen, **more}
-        if self.inputs is None:
-            return
-        try:
-            program = self._program(network, anchored)
-            self.facts |= self._try(program)
-            self.program = program
-        except ArgumentError:
-            if not self.weights or self.given:
-                raise
+        self.facts |= {"point": self.chosen.words, "alphas": self.chosen.alphas, "statistics_images": self.seen}
+        if self.inputs is not None:
+            self.program = self._program(network, anchored)
+            self.facts |= self._try(self.program)
 
     def _program(self, network: nn.Module, anchored: Sequence[nn.Module] = ()) -> Program:
         """Return a network, with its example, as a program, after a look at its outputs."""
@@ -141,47 +127,42 @@ class Export:
         several = isinstance(network, Ensemble)
         member = network.members[0] if isinstance(network, Ensemble) else network
         alone = Program(member, inputs, None, **how).eval()
-        ensemble = ensemble_for(self.task, network, _run(alone, alone.output, alone.tensors(inputs)), self.given)
+        output = _run(alone.output, alone.with_alpha(inputs.tensors), inputs)
+        ensemble = answering(self.task, network, output, self.given)
         return Program(ensemble, inputs, self.task, several=several, **how).eval()
 
     def _try(self, program: Program) -> dict[str, Any]:
-        """Run the program on several examples and on one, and return what the metadata say of its outputs."""
-        task, first, classes, outputs = program.task, program.tensors(program.inputs), self.facts["classes"], ""
-        expected = _run(program, program.answer, first)
+        """Run the program on the example and on another number, and return what the metadata say of its outputs."""
+        task, inputs, classes = program.task, program.inputs, self.facts["classes"]
+        for tensors, what in ((inputs.tensors, inputs), (inputs.resized(), "another number of examples")):
+            given = program.with_alpha(tensors)
+            self.trials.append((given, _run(program.answer, given, what)))
+        expected = self.trials[0][1]
         for name, value in expected.items():
             numbers = value.is_floating_point() or value.is_complex()
             if numbers and bool((value.isnan() if task is None else ~value.isfinite()).any()):
                 raise ExportError(
                     f"the network's {name} are not finite: its weights or the example hold NaN or infinity"
                 )
-        self.trials = [(first, expected)]
-        try:
-            other = program.tensors(program.inputs.resized())
-            self.trials.append((other, _run(program, program.answer, other)))
-        except ArgumentError as error:
-            self.fixed = (
-                f"the network does not take another number of them ({in_words(error.__cause__ or error)[:200]})"
-            )
-        if isinstance(task, Classification):
-            size = _first(expected).shape[1 if task.of == "pixels" else -1]
-            classes = classes or tuple(map(str, range(size)))
-            if len(classes) != size:
-                raise ArgumentError(
-                    f"classes has {len(classes)} names: expected {size}, one for each output of the network"
-                )
-            outputs = "" if program.network.average == "sigmoid" else str(program.network.member_outputs)
-        elif classes:
-            raise ArgumentError(f"classes={checks.shown(list(classes))}: expected it with a classification only")
-        return {"classes": classes, "task": "outputs" if task is None else task.name, "network_outputs": outputs}
+        if task is None:
+            if classes:
+                raise ArgumentError(f"classes={checks.shown(list(classes))}: expected it with a classification only")
+            return {"task": "outputs", "network_outputs": ""}
+        size = _first(expected).shape[1 if task.of == "pixels" else -1]
+        classes = classes or tuple(map(str, range(size)))
+        if len(classes) != size:
+            raise ArgumentError(f"classes has {len(classes)} names: expected {size}, one for each output")
+        outputs = "" if program.network.average == "sigmoid" else str(program.network.member_outputs)
+        return {"classes": classes, "task": task.name, "network_outputs": outputs}
 
     @property
     def about(self) -> Metadata:
         """The metadata, with type and shape of what goes in and comes out, n for the number of examples."""
         if self.program is None:
             return Metadata(self.chosen.kind, **{"task": "", **self.facts})
-        (inputs, outputs), (others, found) = self.trials[0], self.trials[-1]
+        (inputs, outputs), (others, found) = self.trials
         takes = {name: _form(a, b) for name, a, b in zip(self.program.names, inputs, others, strict=True)}
-        returns = {name: _form(a, found.get(name)) for name, a in outputs.items()}
+        returns = {name: _form(a, found[name]) for name, a in outputs.items()}
         return Metadata(self.chosen.kind, **self.facts, takes=takes, returns=returns)
 
 
@@ -192,20 +173,18 @@ def _plain(network: nn.Module) -> nn.Module:
 
 
 def _in_one_precision(network: nn.Module, inputs: Inputs) -> tuple[nn.Module, Inputs]:
-    """Return a network and its example in one precision, of float32 at least.
-
-    A network of half precision computes in float32, and so does one of float64 with an example in float32.
-    """
+    """Return a network and its example in float32, or in float64 if all numbers of both are."""
     kinds = {each.dtype for each in (*network.parameters(), *network.buffers()) if each.is_floating_point()}
     entering = {each.dtype for each in inputs.tensors if each.is_floating_point()}
-    if not kinds.isdisjoint(HALF) or (torch.float64 in kinds and entering == {torch.float32}):
-        return functional.copied(network).float(), inputs.floats(torch.float32)
-    return network, inputs if torch.float64 in kinds or not kinds else inputs.floats(torch.float32)
+    if kinds | entering <= {torch.float64}:
+        return network, inputs
+    network = network if kinds <= {torch.float32} else functional.copied(network).float()
+    return network, inputs.floats(torch.float32)
 
 
-def _form(tensor: Tensor, other: Tensor | None) -> str:
+def _form(tensor: Tensor, other: Tensor) -> str:
     """Return type and shape of a tensor, with n for each length that `other`, of another batch, does not share."""
-    lengths = tensor.shape if other is None or other.ndim != tensor.ndim else other.shape
+    lengths = other.shape if other.ndim == tensor.ndim else tensor.shape
     sizes = ("n" if a != b else str(a) for a, b in zip(tensor.shape, lengths, strict=True))
     return f"{str(tensor.dtype).removeprefix('torch.')} [{', '.join(sizes)}]"
 
@@ -215,11 +194,11 @@ def _first(answer: Mapping[str, Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def _run(program: Program, call: Callable[..., Any], tensors: Sequence[Tensor]) -> Any:
-    """Run a program's network, and name the shapes of the example if it does not take them."""
+def _run(call: Callable[..., Any], tensors: Sequence[Tensor], what: object) -> Any:
+    """Run a program's network, and name what it does not take."""
     bytes_ = "divide bytes by 255, " if len(tensors) == 1 and tensors[0].dtype == torch.uint8 else ""
     expected = f"{bytes_}pass an example of the shape and type that it takes, or fix it"
-    with _naming(f"the network fails on {program.inputs}", expected):
+    with _naming(f"the network fails on {what}", expected):
         return call(*tensors)
 
 

@@ -3,8 +3,7 @@
 A graph of ONNX operators runs no code of whoever made it, but it can name other files, run for ever, and ask for a
 terabyte in 200 bytes. A file is read only if
 
-    size        it has at most 2 GiB, the limit of the format, and all of its tensors lie in it; beside them it has at
-                most a million nodes, attributes and other parts
+    size        it has at most 2 GiB, the limit of the format, and all of its tensors lie in it
     operators   each is one of `OPERATORS`, those of the standard domain that networks are made of. None of them calls
                 a graph (no If, Loop or Scan, and functions are refused), so that every node runs at most once, and
                 none makes text, whose memory onnxruntime does not count
@@ -23,12 +22,11 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.errors import ArgumentError, MissingPackageError
+from subspaces.errors import MissingPackageError
 from subspaces.export import ExportError, ModelError, damaged
 from subspaces.export.metadata import Metadata
 
 SIZE = (1 << 31) - 1  # bytes of a file
-PARTS = 1 << 20  # of its description
 MEMORY = 2 << 30  # bytes of what is computed for a batch
 _NAMES = """
 Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Celu Clip Concat Constant ConstantOfShape Conv
@@ -58,12 +56,11 @@ def require(what: str, *libraries: str) -> None:
     os.environ[TELEMETRY] = "1"
     try:
         for library in libraries:
-            try:
-                importlib.import_module(library)
-            except ImportError:
-                raise MissingPackageError(
-                    f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
-                ) from None
+            importlib.import_module(library)
+    except ImportError:
+        raise MissingPackageError(
+            f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
+        ) from None
     finally:
         os.environ.pop(TELEMETRY)
         if before is not None:
@@ -85,8 +82,7 @@ def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:
         raise damaged(path, "its bytes do not match its checksum")
     if (what := refused(found, len(content))) is not None:
         raise ModelError(f"{path} holds {what}, which is not read from a file: use a .safetensors export")
-    names = ["images", "alpha"] if about.kind == "family" else ["images"]
-    return about, called(path, content, names)
+    return about, called(path, content, ["images"])
 
 
 def parsed(path: Path, content: bytes) -> Any:
@@ -94,45 +90,9 @@ def parsed(path: Path, content: bytes) -> Any:
     import onnx
 
     try:
-        if _parts(onnx.ModelProto.DESCRIPTOR, content) > PARTS:
-            raise ModelError(f"{path} has more than {PARTS:,} parts, which no network has: use another copy")
         return onnx.ModelProto.FromString(content)
-    except ModelError:
-        raise
-    except Exception:  # of a file that is cut, and of protobuf
+    except Exception:  # of protobuf
         raise ModelError(f"{path} is no whole ONNX file: use another copy") from None
-
-
-def _parts(kind: Any, content: bytes) -> int:
-    """Count fields and numbers of a message, up to a limit, but not the bytes of tensors and text.
-
-    A part of two bytes may take two hundred when it is parsed.
-    """
-    found, inner = 0, [(kind, 0, len(content))]
-    while inner:
-        kind, at, end = inner.pop()
-        while at < end and found <= PARTS:
-            tag, at = _number(content, at)
-            entry, wire = kind.fields_by_number.get(tag >> 3), tag & 7
-            size, after = _number(content, at) if wire in (0, 2) else ({1: 8, 5: 4}[wire], at)
-            at = after + (size if wire else 0)
-            found += 1
-            if wire == 2 and entry is not None and entry.message_type:
-                inner.append((entry.message_type, after, at))
-            elif wire == 2 and entry is not None and entry.type not in (entry.TYPE_BYTES, entry.TYPE_STRING):
-                found += size
-    return found
-
-
-def _number(content: bytes, at: int) -> tuple[int, int]:
-    """Return a number as protobuf writes it, in seven bits a byte, and where it ends."""
-    found = shift = 0
-    while shift < 64:
-        byte = content[at]
-        found, at, shift = found | (byte & 127) << shift, at + 1, shift + 7
-        if byte < 128:
-            return found, at
-    raise ArgumentError("a number of more than 64 bits")
 
 
 def refused(model: Any, size: int) -> str | None:

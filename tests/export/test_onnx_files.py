@@ -91,15 +91,12 @@ def beside(*nodes: Any) -> Any:
 
 STRANGE: dict[str, tuple[Any, str]] = {
     "data elsewhere": (graph([*REST, LAST], [outside("/etc/passwd")]), "'far' in another file"),
-    "data above": (beside(node("Constant", "x", value=outside("../x"))), "in another file"),
     "a loop": (beside(LOOP), "'g' in 'body'"),
     "a loop in a branch": (beside(node("If", "c", "x", then_branch=body(LOOP))), "'g' in 'then_branch'"),
-    "a scan": (beside(node("Scan", "flat", "x", body=body(), num_scan_inputs=1)), "'g' in 'body'"),
     "a function": (graph([*REST, LAST], functions=[OWN]), "functions of its own"),
     "other operators": (beside(node("Gelu", "flat", "x", domain="com.microsoft")), "'com.microsoft:Gelu'"),
     "text that doubles": (beside(node("StringConcat", "a", "a", "x")), "operator 'StringConcat'"),
     "text": (graph([*REST, LAST], [WORDS]), "the tensor 'words' of text"),
-    "constant text": (beside(node("Constant", "x", value_strings=["a"])), "'strings' in 'value_strings'"),
     "sparse tensors": (sparse(), "'sparse_initializer'"),
     "a tensor larger than the file": (graph([*REST, LAST], [large()]), "of shape [1000000000000]"),
 }
@@ -113,9 +110,6 @@ def test_what_a_graph_may_not_hold(name: str, image: Path, tmp_path: Path) -> No
 
 ASKING = {
     "ConstantOfShape": [node("ConstantOfShape", "size", "x")],
-    "Expand": [node("Expand", "w", "sizes", "x")],
-    "Tile": [node("Tile", "w", "times", "x")],
-    "Range": [node("Range", "zero", "end", "step", "x")],
     "Resize": [node("Resize", "images", "", "scales", "x")],
     "Concat": [node("Identity", "flat", "x0")]
     + [node("Concat", f"x{i}", f"x{i}", f"x{i + 1}" if i < 39 else "x", axis=0) for i in range(40)],
@@ -123,20 +117,9 @@ ASKING = {
 
 
 @pytest.mark.parametrize("name", ASKING)
-@pytest.mark.parametrize("size", [10**5, 10**9])
-def test_a_graph_that_asks_for_much_memory_gets_none(
-    size: int, name: str, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graph_that_asks_for_much_memory_gets_none(name: str, image: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(onnx_files, "MEMORY", 1 << 22)
-    tensors = [
-        ("size", np.array([size, 100])),
-        ("sizes", np.array([size, 64, 3])),
-        ("times", np.array([size, 1])),
-        ("zero", np.float32(0)),
-        ("end", np.float32(100 * size)),
-        ("step", np.float32(1)),
-        ("scales", np.array([1, 1, size / 10, 10], np.float32)),
-    ]
+    tensors = [("size", np.array([10**9, 100])), ("scales", np.array([1, 1, 10**8, 10], np.float32))]
     nodes = [*REST, *ASKING[name], node("ReduceSum", "x", "y", keepdims=0), node("Add", "logits", "y", "sum")]
     model = graph([*nodes, node("Softmax", "sum", "probabilities")], tensors)
     refused(sealed(model, tmp_path / "large.onnx"), image, "onnxruntime")
@@ -149,24 +132,6 @@ def test_a_file_of_two_formats_is_read_as_the_one_that_was_checked(image: Path, 
     assert ss.predict(path, image, progress=False).predictions
 
 
-@pytest.mark.parametrize("field", [1, 5], ids=["node", "initializer"])
-def test_a_graph_of_very_many_parts_is_not_parsed(
-    field: int, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each would take a hundred bytes for two."""
-    monkeypatch.setattr(onnx_files, "PARTS", 1000)
-    parts = bytes([field << 3 | 2, 0]) * (onnx_files.PARTS + 1)
-    model = onnx.ModelProto(ir_version=10).SerializeToString()
-    (tmp_path / "many.onnx").write_bytes(model + bytes([7 << 3 | 2]) + _varint(len(parts)) + parts)
-    refused(tmp_path / "many.onnx", image, "more than 1,000 parts")
-    monkeypatch.setattr(onnx_files, "SIZE", 1000)
-    refused(tmp_path / "many.onnx", image, "more than 1,000 bytes")
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number & 127 | 128, *_varint(number >> 7)]) if number > 127 else bytes([number])
-
-
 BFLOAT = [*REST, node("Softmax", "logits", "p"), node("Cast", "p", "probabilities", to=16)]
 LABELS = [*REST, node("ArgMax", "logits", "probabilities", keepdims=0)]  # [3], along the first dimension
 
@@ -177,7 +142,7 @@ LABELS = [*REST, node("ArgMax", "logits", "probabilities", keepdims=0)]  # [3], 
         (graph(BFLOAT, returns=16), {}, "cannot be run by onnxruntime"),
         (graph(LABELS, returns=7), {}, "answers 1 images with (3,) torch.int64: expected [(1, 3)]"),
         (graph([*REST, LAST]), {"image_shape": "[1, 8, 9]"}, "cannot be run by onnxruntime"),
-        (graph([*REST, LAST]), {"kind": "family", "domain": "number"}, "cannot be run by onnxruntime"),
+        (graph([*REST, LAST]), {"kind": "family"}, "holds a whole family"),
         (graph([*REST, LAST]), {"classes": '["a", "b"]'}, "expected [(1, 2)]"),
     ],
 )
