@@ -26,8 +26,7 @@ from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.export import ExportError
 from subspaces.export.arguments import Chosen, Inputs, choose, together
-from subspaces.export.exporting import versions
-from subspaces.export.making import Export
+from subspaces.export.exporting import Export, versions
 from subspaces.images.decoding import centre_view, decode
 
 CHECKED = 32  # images that an export is checked with
@@ -84,7 +83,6 @@ def of_run(
         chosen,
         Inputs.of(subject.family.template, _example(images.test)),
         Classification(),
-        given=True,
         facts=facts,
         weights=weights,
         statistics=_Batches(subject, batches),

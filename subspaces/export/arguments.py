@@ -16,7 +16,7 @@ from subspaces.core.selection.selection import shown
 from subspaces.core.shapes import Bezier, Line, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.export import ExportError
-from subspaces.export.metadata import Kind
+from subspaces.export.description import Kind
 
 NAMES = ("midpoint", "selected", "ensemble", "family")
 PAIR = (0.1, 0.9)  # of a line or curve, as evaluation measures it

@@ -27,9 +27,8 @@ from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.tasks import Classification
 from subspaces.export import ModelError, damaged
 from subspaces.export.arguments import Inputs
-from subspaces.export.formats import quiet
-from subspaces.export.metadata import FILE, Metadata
-from subspaces.export.onnx_files import in_short, read_onnx
+from subspaces.export.description import FILE, Metadata
+from subspaces.export.formats import in_short, quiet, read_onnx
 from subspaces.export.program import Program
 from subspaces.images.decoding import UnreadableError
 from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image
@@ -82,19 +81,14 @@ class Predictions:
     skipped: tuple[Skipped, ...]
 
 
-# Models
-
-
 def read_model(path: Path, trust: bool = False) -> Model:
     """Return the model in an exported file."""
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: expected a file of `subspaces export`")
     if (path / "config.json").exists():
         raise ModelError(f"{path} is the folder of a run: export it first, subspaces export {path} --out net.onnx")
-    if not path.is_file():
-        raise ModelError(f"{path} is no file: expected one of `subspaces export`")
     readers = {".onnx": lambda path, _: read_onnx(path), ".pt2": _read_pt2, ".safetensors": _read_weights}
-    if (ending := path.suffix.lower()) not in readers:
+    if (ending := path.suffix.lower()) not in readers or not path.is_file():
         raise ModelError(f"{path} is no model: expected a .pt2, .onnx or .safetensors file of `subspaces export`")
     return readers[ending](path, trust)
 
@@ -123,14 +117,7 @@ def _read_pt2(path: Path, trust: bool) -> Model:
             f"{path} cannot be read by torch {torch.__version__} ({in_short(error)}): use another copy, or the version "
             "of torch that it was exported with"
         ) from error
-
-    def call(images: Tensor) -> Any:
-        try:
-            return program(images)
-        except Exception as error:  # whatever the program does
-            raise ModelError(f"{path} cannot be run ({in_short(error)}): use another copy") from error
-
-    return Metadata.of(header, path), call
+    return Metadata.of(header, path), program
 
 
 def _read_weights(path: Path, trust: bool) -> Model:
@@ -206,8 +193,12 @@ def predict_with(model: Model, path: Path, inputs: Sequence[Path], top: int, pro
     images = _images(list(_files(inputs, skipped)), Form(channels, height, width, about.resize), skipped, progress)
     while batch := list(islice(images, max(1, min(BATCH, NUMBERS // math.prod(about.image_shape))))):
         names, pixels = zip(*batch, strict=True)
-        with torch.no_grad():
-            probabilities, disagreement = _checked(call(torch.stack(pixels)), about, names, path)
+        try:
+            with torch.no_grad():
+                answer = call(torch.stack(pixels))
+        except Exception as error:  # whatever a program does
+            raise ModelError(f"{path} cannot be run ({in_short(error)}): use another copy") from error
+        probabilities, disagreement = _checked(answer, about, names, path)
         best = probabilities.topk(min(top, len(about.classes)))
         rows = zip(names, best.indices.tolist(), best.values.tolist(), disagreement, strict=True)
         for name, places, shares, doubt in rows:

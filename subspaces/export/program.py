@@ -145,17 +145,11 @@ class Program(nn.Module):
         return dict(zip(unique((name for name, _ in found), self.names), (each for _, each in found), strict=True))
 
     def _classified(self, *tensors: Tensor) -> list[tuple[str, Tensor]]:
-        network, single = self.network, self.network.average == "sigmoid"
-        predicted = self.output(*tensors, of=network.predict) if self.several else None
+        predicted = self.output(*tensors, of=self.network.predict) if self.several else None
         found = predicted.output if predicted else self.output(*tensors)
-        if single:  # the second of two classes
-            found = torch.stack([1 - found.flatten(), found.flatten()], 1)
-        elif network.average == "logits":
-            found = found.softmax(network.dim)
-        if predicted is None:
-            return [("probabilities", found)]
-        disagreement = predicted.disagreement
-        return [("probabilities", found), ("disagreement", disagreement.flatten() if single else disagreement)]
+        if self.network.average == "logits":
+            found = found.softmax(self.network.dim)
+        return [("probabilities", found), *([("disagreement", predicted.disagreement)] if predicted else [])]
 
 
 def _named(output: Any) -> list[tuple[str, Tensor]]:
@@ -170,31 +164,28 @@ def _named(output: Any) -> list[tuple[str, Tensor]]:
     return found
 
 
-def answering(task: Classification, network: nn.Module, output: Any, given: bool) -> Ensemble:
+def answering(task: Classification, network: nn.Module, output: Any) -> Ensemble:
     """Return a network as the ensemble, perhaps of one member, that answers with the probabilities of the classes.
 
-    `output` is that of the network, or of the first member of an ensemble, which knows how it averages. If the user has
-    named the task (`given`), one number for each example is that of two classes.
+    `output` is that of the network, or of the first member of an ensemble, which knows how it averages.
     """
-    like = network if isinstance(network, Ensemble) else None
-    if like is not None and like.average not in ("probabilities", "logits", "sigmoid"):
+    like = network if isinstance(network, Ensemble) else Ensemble([network], outputs=task.outputs)
+    if like.average not in ("probabilities", "logits"):
         raise ExportError(f"the ensemble has average={like.average!r}: pass task='outputs' for its outputs as they are")
-    outputs = like.member_outputs if like else None
-    if task.outputs is not None and outputs not in (None, task.outputs):
-        raise ExportError(f"outputs={task.outputs!r}: the ensemble was told outputs={outputs!r}; expected the same")
-    outputs = task.outputs or outputs
-    select: Callable[[Any], Any] = (like and like.select) or (lambda output: output)
-    logits = f"logits of shape {SHAPES[task.of].partition(' for')[0]} of two classes or more"
-    instead = "; pass task='outputs' for outputs as they are, or 'tokens' or 'pixels' for classes"
-    found, dim = prediction(select(output), logits + instead), 1 if task.of == "pixels" else -1
-    single = task.of == "examples" and (found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1))
-    average: Any = like.average if like else "sigmoid" if single and given else "probabilities"
+    outputs = task.outputs or like.member_outputs
+    if outputs != (like.member_outputs or outputs):
+        raise ExportError(f"outputs={outputs!r}: the ensemble was told outputs={like.member_outputs!r}")
+    select: Callable[[Any], Any] = like.select or (lambda output: output)
+    expected = (
+        f"logits of shape {SHAPES[task.of].partition(' for')[0]} of two classes or more; pass task='outputs' for "
+        "outputs as they are, or 'tokens' or 'pixels' for classes"
+    )
+    found, dim = prediction(select(output), expected), 1 if task.of == "pixels" else -1
     fits = {"examples": found.ndim == 2, "tokens": found.ndim == 3, "pixels": found.ndim > 2}[task.of]
-    if not (single if average == "sigmoid" else fits and found.shape[dim] > 1):
-        expected = "one logit for each example" if average == "sigmoid" else logits
-        instead += ", or outputs='logits' if it is the one logit of two classes" if single else ""
-        raise ExportError(f"the network returns a tensor of shape {tuple(found.shape)}: expected {expected}{instead}")
-    OutputCheck(outputs)(found, dim, single=single)
-    members: Any = like.members if like else [network]
-    first = lambda output: prediction(select(output))  # noqa: E731
-    return Ensemble(members, average, dim=dim, select=first, outputs=outputs or "logits")
+    if not fits or found.shape[dim] < 2:
+        raise ExportError(f"the network returns a tensor of shape {tuple(found.shape)}: expected {expected}")
+    OutputCheck(outputs)(found, dim)
+    average: Any = like.average
+    return Ensemble(
+        like.members, average, dim=dim, select=lambda output: prediction(select(output)), outputs=outputs or "logits"
+    )

@@ -74,7 +74,7 @@ def test_the_lines_of_a_card_load_its_file_without_this_package(exported: Files,
 def test_between_its_anchors_a_family_is_as_far_off_as_its_card_says(exported: Files, truth: Truths) -> None:
     said, right = card(exported("family.onnx")), truth("line")
     session = onnxruntime.InferenceSession(exported("family.onnx"), providers=["CPUExecutionProvider"])
-    largest = float(re.findall(r"calibrated networks by at most (\S+)", said)[0])
+    largest = float(re.findall(r"calibrated networks by at most (\S+)\.\n", said)[0])
     assert "measured at 11 points" in said
     assert 0 < largest < 0.1
     images, off = right.dataset.test.images[:32].float() / 255, []  # type: ignore[union-attr]

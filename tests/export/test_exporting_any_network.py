@@ -113,17 +113,10 @@ def stateful(network: Any, example: Any) -> Answers:
 
 
 def both(network: Any, example: Any) -> Answers:
-    """Return the probabilities and the disagreement of an ensemble, of one logit those of two classes."""
     with torch.no_grad():
         found = network.eval().predict(example.to(next(network.parameters()).dtype))
-    output = {"logits": found.output.softmax(-1), "sigmoid": torch.cat([1 - found.output, found.output], -1)}
-    answers = output.get(network.average, found.output), found.disagreement.flatten()
+    answers = found.output.softmax(-1) if network.average == "logits" else found.output, found.disagreement
     return {name: each.float() for name, each in zip(("probabilities", "disagreement"), answers, strict=True)}
-
-
-def second(network: Any, example: Any) -> Answers:
-    found = called(network, example)
-    return {"probabilities": torch.cat([1 - found, found], 1)}
 
 
 PAIR = [0.1, 0.9]
@@ -158,9 +151,7 @@ CASES: dict[str, Case] = {
     "weight norm": (normed, VECTORS, TASK, "input", as_it_is),
     "names": (Named, BOTH, TASK, "x context", lambda _, xs: {"x_1": 2 * xs[0], "of_x": xs[1] + 1}),
     "normalised": (small, IMAGES, {"mean": MEAN, "std": STD}, "images", scaled),
-    "one probability": (lambda: vectors(nn.Sigmoid(), 1), VECTORS, SAID[0], "input", second),
     "logits": (lambda: pair("logits"), VECTORS, {}, "input", both),
-    "one logit": (lambda: pair("sigmoid", None, 1, "logits"), VECTORS, {}, "input", both),
     "softmax": (lambda: pair(end=nn.Softmax(1), **SAID[0]), VECTORS, SAID[0], "input", both),
     "log-softmax": (lambda: pair(end=nn.LogSoftmax(1), **SAID[1]), VECTORS, SAID[1], "input", both),
     "points": (lambda: ss.Subspace(decoder, ss.Line()), VECTORS, {**TASK, "point": PAIR}, "input", averaged),
@@ -310,7 +301,6 @@ class Noisy(nn.Module):
         return x + torch.randn_like(x)
 
 
-EIGHT = {"example": torch.rand(8, 4)}
 VECTORS_REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (decoder, {}, r"of shape \(6, 2, 3, 3\): expected logits of shape \[n, classes\].*pass task='outputs'"),
     (Odd, {"task": "outputs"}, r"torch\.export cannot trace the network"),
@@ -323,15 +313,14 @@ VECTORS_REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (vectors, {"task": "tokens"}, r"of shape \(6, 3\): expected logits of shape \[batch, length, classes\]"),
     (vectors, {"outputs": "probabilities"}, "the network's outputs are none"),
     (lambda: vectors(nn.Softmax(1)), {}, "look like probabilities.*pass outputs='probabilities'"),
-    (lambda: vectors(nn.Sigmoid(), 1), EIGHT, "or outputs='logits'"),
-    (lambda: vectors(nn.Sigmoid(), 1), {"task": "classification", **EIGHT}, "sigmoid"),
+    (lambda: vectors(nn.Sigmoid(), 1), {}, "of two classes or more; pass task='outputs'"),
     (vectors, {"example": {"y": VECTORS}}, "does not fit the inputs of Sequential"),
     (vectors, {"example": (VECTORS, VECTORS)}, "does not fit the inputs of Sequential"),
     (vectors, {"example": ()}, "does not fit the inputs of Sequential"),
     (Named, {"example": (VECTORS, 3)}, "example has 3: expected tensors alone"),
-    (Named, {"example": BOTH, "mean": [0.5], "std": [1.0]}, "expected it for one input"),
+    (Named, {"example": BOTH, "mean": [0.5], "std": [1.0]}, "for one input of floats"),
     (vectors, {"task": "regression"}, "expected a classification, or 'outputs'"),
-    (lambda: ss.Ensemble([vectors()], "sigmoid"), {}, "expected one logit for each example"),
+    (lambda: ss.Ensemble([vectors()], "sigmoid"), {}, "average='sigmoid': pass task='outputs'"),
     (lambda: ss.Ensemble([vectors()], outputs="logits"), {"outputs": "probabilities"}, "the ensemble was told"),
 ]
 IMAGES_REFUSED: list[tuple[Any, dict[str, Any], str]] = [

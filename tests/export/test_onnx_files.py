@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.export import onnx_files
-from subspaces.export.metadata import Metadata
+from subspaces.export import formats
+from subspaces.export.description import Metadata
 
 
 def graph(nodes: Any, tensors: Any = (), **settings: Any) -> Any:
@@ -41,8 +41,8 @@ LAST = node("Softmax", "logits", "probabilities")
 def sealed(model: Any, path: Path, **changes: str) -> Path:
     """Write a model with the metadata and the checksum of an export."""
     about = Metadata("network", "name", "the network", "Net", ("a", "b", "c"), (1, 8, 8)).flat()
-    helper.set_model_props(model, {**about, "checksum": onnx_files.MARK.decode(), **changes})
-    path.write_bytes(onnx_files.sealed(model.SerializeToString()))
+    helper.set_model_props(model, {**about, "checksum": formats.MARK.decode(), **changes})
+    path.write_bytes(formats.sealed(model.SerializeToString()))
     return path
 
 
@@ -118,11 +118,11 @@ ASKING = {
 
 @pytest.mark.parametrize("name", ASKING)
 def test_a_graph_that_asks_for_much_memory_gets_none(name: str, image: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(onnx_files, "MEMORY", 1 << 22)
+    monkeypatch.setattr(formats, "MEMORY", 1 << 22)
     tensors = [("size", np.array([10**9, 100])), ("scales", np.array([1, 1, 10**8, 10], np.float32))]
     nodes = [*REST, *ASKING[name], node("ReduceSum", "x", "y", keepdims=0), node("Add", "logits", "y", "sum")]
     model = graph([*nodes, node("Softmax", "sum", "probabilities")], tensors)
-    refused(sealed(model, tmp_path / "large.onnx"), image, "onnxruntime")
+    refused(sealed(model, tmp_path / "large.onnx"), image, "cannot be run")
 
 
 def test_a_file_of_two_formats_is_read_as_the_one_that_was_checked(image: Path, tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ LABELS = [*REST, node("ArgMax", "logits", "probabilities", keepdims=0)]  # [3], 
 @pytest.mark.parametrize(
     ("model", "changes", "said"),
     [
-        (graph(BFLOAT, returns=16), {}, "cannot be run by onnxruntime"),
+        (graph(BFLOAT, returns=16), {}, "cannot be run"),
         (graph(LABELS, returns=7), {}, "answers 1 images with (3,) torch.int64: expected [(1, 3)]"),
-        (graph([*REST, LAST]), {"image_shape": "[1, 8, 9]"}, "cannot be run by onnxruntime"),
+        (graph([*REST, LAST]), {"image_shape": "[1, 8, 9]"}, "cannot be run"),
         (graph([*REST, LAST]), {"kind": "family"}, "holds a whole family"),
         (graph([*REST, LAST]), {"classes": '["a", "b"]'}, "expected [(1, 2)]"),
     ],

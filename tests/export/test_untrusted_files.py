@@ -180,7 +180,7 @@ def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ss.predict(tmp_path / "nowhere.pt2", image, progress=False)
     os.mkfifo(tmp_path / "pipe.pt2")
-    refused(tmp_path / "pipe.pt2", image, "is no file")
+    refused(tmp_path / "pipe.pt2", image, "is no model")
 
 
 CHANGED: list[tuple[dict[str, str], str]] = [

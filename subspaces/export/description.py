@@ -1,14 +1,20 @@
-"""The metadata inside an exported file: enough to feed it images and to read its answers."""
+"""What an export says of itself: the metadata inside the file, and the card beside it."""
 
+import html
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from subspaces.core import checks
+from subspaces.core import batchnorm, checks
+from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
+from subspaces.core.selection.selection import shown
 from subspaces.export import ModelError, damaged
+from subspaces.text import number, printable
 
 FORMAT, VERSION = "subspaces-export", "1"
 FILE = "metadata.json"  # in a .pt2 archive
@@ -23,7 +29,7 @@ READ = ("classes", "image_shape", "mean", "std", "resize", "dropout", "takes", "
 
 @dataclass(frozen=True)
 class Metadata:
-    """The header of an exported file."""
+    """The header of an exported file: enough to feed it images and to read its answers."""
 
     kind: Kind  # one network, several that are averaged, or a family with its point as an input
     name: str  # of what was exported, such as a run
@@ -101,3 +107,46 @@ class Metadata:
             "resize": self.resize == 0 or (checks.integer(self.resize) and shape[1] == shape[2] <= self.resize <= SIDE),
         }
         return next((name for name, fine in right.items() if not fine), None)
+
+
+def card_of(export: Any, target: Path, tolerance: float) -> str:
+    """Return the card of an export, from the template `card.md.jinja`.
+
+    Names come from files and folders of anybody, so whatever the template prints is escaped: neither Markdown nor HTML
+    has a meaning in it. What is code, or was escaped before, is `Markup`.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: value if isinstance(value, Markup) else _escaped(str(value)),
+    )
+    environment.filters |= {
+        "alpha": shown,
+        "thousands": lambda value: f"{value:,}",
+        "quoted": lambda text: Markup(printable(json.dumps(text, ensure_ascii=False))),
+        "printable": lambda text: Markup(printable(text)),
+        "word": number,
+    }
+    module = export.network if export.weights else export.program.network
+    return environment.get_template("card.md.jinja").render(
+        about=export.about,
+        export=export,
+        file=target.name,
+        format=target.suffix[1:].lower(),
+        tolerance=tolerance,
+        types=sorted({str(each.dtype).removeprefix("torch.") for each in module.parameters()}),
+        uncalibrated=export.weights and isinstance(module, Subspace) and bool(batchnorm.tracked(module.template)),
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text as a line of Markdown that shows it as it is, with nothing of it as Markdown, HTML or a link."""
+    line = printable(re.sub(r"\s+", " ", text))
+    escaped = re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", html.escape(line, quote=False))
+    return re.sub(r"://|www\.", lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", escaped)
