@@ -331,10 +331,10 @@ def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words
     [
         ("cifar10-line --data nowhere", "subspaces data get cifar10 --data nowhere"),
         ("digits-line --network cresnet20", "takes images of 3 channels"),
-        ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' was not found"),
+        ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' cannot be imported"),
         ("digits-line --network nosuchmodule:net", "named by --code DIR?"),
         ("digits-line --network builtins:dict", "expected a Python function that makes a network"),
-        ("digits-line --network json:dumps", "needs more than it is told (missing a required argument: 'obj')"),
+        ("digits-line --network json:dumps", "dumps() missing 1 required positional argument: 'obj'"),
         ("digits-line --network sys:exit", "and it is a builtin_function_or_method"),
         ("digits-line --learning-rate 1e30 --epochs 3", "lower --learning-rate"),
     ],
