@@ -24,7 +24,8 @@ except ImportError:  # the public norms derive from it, whatever it is called
 
 BatchNorm = _BatchNorm
 tree_flatten, tree_leaves, tree_map = _pytree.tree_flatten, _pytree.tree_leaves, _pytree.tree_map
-tree_unflatten = _pytree.tree_unflatten
+tree_unflatten, tree_flatten_with_path = _pytree.tree_unflatten, _pytree.tree_flatten_with_path
+keystr = _pytree.keystr
 
 
 def private(name: str, default: Any = None) -> Any:
@@ -36,8 +37,6 @@ def private(name: str, default: Any = None) -> Any:
             return default
     return found
 
-
-pytree: Any = private("utils._pytree")  # nested containers of tensors as lists and back
 
 # Whether a tensor is seen through a transform of `torch.func`: code for these is right for any other tensor too
 is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)

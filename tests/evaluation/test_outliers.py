@@ -17,10 +17,10 @@ from torch import nn
 import subspaces as ss
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
-from subspaces.experiments.evaluating.run_subject import fitted
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Split
+from subspaces.experiments.evaluating.run_subject import fitted
 
 ELSEWHERE = [(x + 2, torch.full_like(y, 77)) for x, y in TEST[:2]]  # labels are not looked at
 LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}

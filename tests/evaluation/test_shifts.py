@@ -19,11 +19,10 @@ import subspaces as ss
 from subspaces.evaluation import Row, measuring
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.files import MEASUREMENTS as FILE
-from subspaces.experiments.evaluating.run_subject import in_batches
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Files, StreamingLoader
-from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.evaluating.run_subject import in_batches, run_subjects
 from subspaces.experiments.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]
