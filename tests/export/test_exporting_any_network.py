@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
     "points": (lambda: ss.Subspace(decoder, ss.Line()), VECTORS, {**TASK, "point": PAIR}, "input", averaged),
     "double pair": (lambda: ss.Ensemble([small().double(), small().double()]), IMAGES, {}, "images", both),
 }
-WEIGHTS = ["language model", "double", "half", "weight norm"]
+WEIGHTS = ["language model", "double", "half"]
 
 
 def cut(example: Any) -> Any:

@@ -102,7 +102,9 @@ def test_validation_is_that_of_the_recalibrated_midpoint() -> None:
     assert_recalibrated(module, batches, run.callback_metrics["accuracy"])
 
 
-@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")  # as it should be without the callback
+@pytest.mark.filterwarnings(
+    "ignore::subspaces.core.batchnorm.StatisticsWarning"
+)  # as it should be without the callback
 def test_training_is_the_same_bit_by_bit_with_the_callback() -> None:
     """With shuffling and dropout, and validations in the middle of an epoch."""
     found = []
