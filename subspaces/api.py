@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
+import subspaces.export  # noqa: F401 (the package has to be imported before the function of its name)
 from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.export import Format  # the package has to be imported before the function of its name
 
 if TYPE_CHECKING:
     from subspaces.evaluation.display import Progress
@@ -22,19 +22,17 @@ if TYPE_CHECKING:
 
 def export(
     what: "nn.Module | Run | str | os.PathLike[str]",
-    path: str | os.PathLike[str] | None = None,
+    path: str | os.PathLike[str],
     *,
     point: "Point" = "midpoint",
-    format: Format | None = None,
     example: Any = None,
-    task: "Task | Literal['tokens', 'pixels', 'regression', 'outputs'] | None" = None,
+    task: "Task | Literal['tokens', 'pixels', 'outputs'] | None" = None,
     outputs: Outputs | None = None,
     classes: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     statistics: Iterable[Any] | None = None,
     statistics_batches: int | None = None,
-    name: str | None = None,
     network: str | None = None,
     data: str | os.PathLike[str] | None = None,
     trust: bool = False,
@@ -48,23 +46,20 @@ def export(
 
     Args:
         what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
-        path: the file, by default named by the run and the point, in the current folder. Its card lies beside it, with
-            .md added to the name.
+        path: the file, whose name ends in .safetensors (weights alone), .pt2 (torch.export) or .onnx. Its card lies
+            beside it, with .md added to the name.
         point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
             "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
-        format: "safetensors" (weights alone), "pt2" (torch.export) or "onnx"; by default as the path ends, else pt2.
         example: of a module, a few inputs as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
-            tuple of inputs, or a dict of them by keyword. Weights alone need none. A run brings its own, and the next
+            tuple of tensors, or a dict of them by keyword. Weights alone need none. A run brings its own, and the next
             eight.
         task: of a module, what it returns: by default `Classification()`, of logits [n, classes]; "tokens", "pixels",
-            "regression", a task as `evaluate` takes it, or "outputs" for outputs as they are, such as Q-values,
-            images or several tensors.
+            or "outputs" for outputs as they are, such as numbers, images or several tensors.
         outputs: what the network of a classification returns: "logits", "probabilities" (it ends in a softmax or
             sigmoid) or "log-probabilities". By default logits; what looks like probabilities is refused.
         classes: of a module, their names; by default numbers.
         mean, std: of a module of one input, what the program normalises with, for each channel.
         statistics: of a module, training batches as the network gets them, for batch-norm statistics at the point.
-        name: of a module, what it is called in its card.
         network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
         statistics_batches: of a run, the number of training batches that statistics are made of; by default all.
         data: of a run, the folder with the data sets.
@@ -77,30 +72,24 @@ def export(
         >>> ss.export(agent, "q.onnx", example=observations, task="outputs")
     """
     from subspaces.evaluation.display import bars
+    from subspaces.export.exporting import check_target, of_module, write
 
     own = {"example": example, "task": task, "outputs": outputs, "classes": classes, "mean": mean, "std": std}
-    own |= {"statistics": statistics, "name": name, "network": network}
+    own |= {"statistics": statistics, "network": network}
+    of_runs = {"statistics_batches": statistics_batches, "data": data}
+    is_module = isinstance(what, nn.Module)
+    for option, value in (of_runs if is_module else own).items():
+        if value is not None:
+            other = "it is for runs; a module takes statistics=" if is_module else "a run brings its own"
+            raise ArgumentError(f"{option}={checks.shown(value)}: {other}")
+    target = check_target(path)
+    weights = target.suffix.lower() == ".safetensors"
     with bars(progress) as shown:
         if isinstance(what, nn.Module):
-            from subspaces.export.exporting import export_module
+            return write(of_module(what, point, weights, **own), target, shown)
+        from subspaces.experiments.exporting import of_run
 
-            for option, value in (("statistics_batches", statistics_batches), ("data", data)):
-                if value is not None:
-                    raise ArgumentError(f"{option}={checks.shown(value)}: it is for runs; a module takes statistics=")
-            return export_module(what, path, point=point, format=format, progress=shown, **own)
-
-        from subspaces.experiments.exporting import export_run
-        from subspaces.experiments.training.runs import Run
-
-        if not isinstance(what, (Run, str, os.PathLike)):
-            raise ArgumentError(
-                f"export got {checks.shown(what)}: expected a network, an Ensemble, a Subspace, a run or its folder"
-            )
-        for option, value in own.items():
-            if value is not None:
-                raise ArgumentError(f"{option}={checks.shown(value)}: a run brings its own; expected it with a module")
-        more: dict[str, Any] = {"statistics_batches": statistics_batches, "data": data, "trust": trust}
-        return export_run(what, path, point=point, format=format, progress=shown, **more)
+        return write(of_run(what, point, weights, statistics_batches, data, trust), target, shown)
 
 
 def predict(
@@ -108,19 +97,15 @@ def predict(
     inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     top: int = 1,
-    point: "Point | None" = None,
-    data: str | os.PathLike[str] | None = None,
     trust: bool = False,
     progress: "bool | Progress" = True,
 ) -> "Predictions":
-    """Predict the classes of images with an exported model, or with a point of a run.
+    """Predict the classes of images with an exported model.
 
     Args:
-        model: a .pt2, .onnx or .safetensors file of `export`, or a run folder.
+        model: a .pt2, .onnx or .safetensors file of `export`.
         inputs: image files, folders of them at any depth, .npy or .npz arrays.
         top: how many of the likeliest classes.
-        point: of a run ("midpoint", "selected", "ensemble", 0.3, …) or of an exported family; by default the midpoint.
-        data: the folder with the data sets of runs.
         trust: also load a .pt2 file, which runs code of whoever made it, or a network of theirs
             (`package.module:factory`).
         progress: True for bars, False for none, or a function of (what, done, total).
@@ -135,12 +120,7 @@ def predict(
     expected = "an image file, a folder, an array, or several of them"
     paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]
     checks.whole("top", top, 1)
-    place = checks.folder("model", model)
+    path = checks.folder("model", model)
+    opened = read_model(path, trust)
     with bars(progress) as shown:
-        if (place / "config.json").exists():
-            from subspaces.experiments.exporting import model_of
-
-            opened = model_of(place, point, data, trust, shown)
-        else:
-            opened = read_model(place, point, trust)
-        return predict_with(opened, os.fspath(model), paths, top, shown)
+        return predict_with(opened, path, paths, top, shown)

@@ -247,7 +247,6 @@ COMMANDS = {
         ["one"],
         {
             "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
-            "format": Row("--format onnx", "format", "onnx"),
             "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
             "data": Row("--data there", "data", Path("there")),
             "trust": Row("--trust", "trust", True),
@@ -261,8 +260,6 @@ COMMANDS = {
         ["one.pt2", "two.png"],
         {
             "top": Row("--top 3", "top", 3),
-            "point": Row("--point 0.3", "point", "0.3"),
-            "data": Row("--data there", "data", Path("there")),
             "trust": Row("--trust", "trust", True),
             "quiet": Row("--quiet", "progress", False),
         },

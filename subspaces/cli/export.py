@@ -10,15 +10,18 @@ from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
 from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
-from subspaces.export import FORMATS
 from subspaces.export.arguments import NAMES
-from subspaces.export.exporting import check_format
+from subspaces.export.exporting import check_target
 
 POINT = "Point: which networks"
 
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)],
+    out: Annotated[
+        Path,
+        out_option("The file: .safetensors, weights alone; .pt2, a program for torch; .onnx, for any runtime.", "FILE"),
+    ],
     point: Annotated[
         list[str] | None,
         option(
@@ -30,15 +33,6 @@ def export(
             autocompletion=completing(lambda: NAMES),
         ),
     ] = None,
-    format: Annotated[
-        str | None,
-        option(
-            "safetensors: weights alone; pt2: a program for torch; onnx: a program for onnxruntime and others.",
-            "NAME",
-            default="as the name of the file ends, else pt2",
-            autocompletion=completing(lambda: FORMATS),
-        ),
-    ] = None,
     statistics_batches: Annotated[
         int | None,
         option("Training batches for batch-norm statistics; by default all training images.", "INT", EXECUTION),
@@ -46,30 +40,20 @@ def export(
     data: Data = ROOT,
     code: Code = None,
     trust: Trust = False,
-    out: Annotated[
-        Path | None, out_option("The file; by default named by run and point, in the current folder.", "FILE")
-    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Write a network of a run as one file for production, with a model card beside it.
 
-    Batch-norm statistics are made anew from the training images. The program takes images in [0, 1] and returns
+    Batch-norm statistics are made anew from the training images. A program takes images in [0, 1] and returns
     probabilities; it is checked against the network before it is written.
 
-    Example: subspaces export runs/digits-line-… --point ensemble --format onnx
+    Example: subspaces export runs/digits-line-… --out pair.onnx --point ensemble
     """
     chosen = "midpoint" if not point else point[0] if len(point) == 1 else point
-    with usage("point", "format", path="out"):
-        check_format(format, out)
+    with usage("point", path="out"):
+        check_target(out)
     written = api.export(
-        run,
-        out,
-        point=chosen,
-        format=format,  # type: ignore[arg-type]
-        statistics_batches=statistics_batches,
-        data=data,
-        trust=trust,
-        progress=not quiet,
+        run, out, point=chosen, statistics_batches=statistics_batches, data=data, trust=trust, progress=not quiet
     )
     printing.echo(f"wrote {written}")
     printing.echo(f"wrote {written}.md")

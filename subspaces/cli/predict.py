@@ -11,8 +11,7 @@ from rich.markup import escape
 from subspaces import api
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT
-from subspaces.cli.shared import Code, Data, Quiet, Trust, completing, option, out_option
+from subspaces.cli.shared import Code, Quiet, Trust, completing, option, out_option
 from subspaces.core import files
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.files import to_json
@@ -29,7 +28,7 @@ WIDE = 200  # columns of a table in a file
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(metavar="MODEL", help="A file of `subspaces export`, or a run folder.", show_default=False),
+        typer.Argument(metavar="MODEL", help="A file of `subspaces export`.", show_default=False),
     ],
     inputs: Annotated[
         list[Path],
@@ -38,19 +37,10 @@ def predict(
         ),
     ],
     top: Annotated[int, option("How many of the likeliest classes are shown.", "INT", default=True)] = 1,
-    point: Annotated[
-        str | None,
-        option(
-            "Of a run or an exported family: midpoint, 0.3, or 0.2,0.3,0.5; of a run also selected or ensemble.",
-            "NAME|ALPHA",
-            default="midpoint",
-        ),
-    ] = None,
     format: Annotated[
         str,
         option("table, csv or json.", "NAME", default=True, autocompletion=completing(lambda: FORMATS)),
     ] = "table",
-    data: Data = ROOT,
     code: Code = None,
     trust: Trust = False,
     out: Annotated[Path | None, out_option("Write to this file instead of the screen.", "FILE")] = None,
@@ -64,14 +54,14 @@ def predict(
 
     Example: subspaces predict midpoint.onnx photos --top 3 --format csv
     """
-    with usage("top", "point", "format"):
+    with usage("top", "format"):
         if format not in FORMATS:
             raise ArgumentError(f"format={format!r}: {nearest(format, FORMATS)}")
         if top < 1:
             raise ArgumentError(f"top={top}: expected at least 1")
         if out is not None and not out.parent.is_dir():
             raise ArgumentError(f"--out {out}: there is no folder {out.parent}; make it first")
-    found = api.predict(model, inputs, top=top, point=point, data=data, trust=trust, progress=not quiet)
+    found = api.predict(model, inputs, top=top, trust=trust, progress=not quiet)
     for each in found.skipped:
         typer.echo(printable(f"skipped {each.file}: {each.reason}"), err=True)
     if format == "json":

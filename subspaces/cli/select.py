@@ -19,7 +19,7 @@ from subspaces.evaluation.files import to_json
 from subspaces.experiments.evaluating import selection as run_selection
 from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution
-from subspaces.export.exporting import check_format
+from subspaces.export.exporting import check_target
 
 DEVICE = ("device", "precision", "workers")
 DOMAIN = "The new domain"
@@ -90,7 +90,7 @@ def select(
         execution.resolved()  # which refuses what is not there
     with usage(path="out"):
         if out is not None:
-            check_format(None, out)
+            check_target(out)
     found = run_selection.select_run(
         run,
         corruption=corruption,

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 import torch.nn.utils.parametrizations
 import torch.nn.utils.stateless
-import torch.utils._pytree
 import torch.utils.checkpoint
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 try:
     from torch.nn.modules.batchnorm import _BatchNorm
@@ -23,6 +23,9 @@ except ImportError:  # the public norms derive from it, whatever it is called
     _BatchNorm = nn.BatchNorm1d.__mro__[1]  # type: ignore[misc, assignment]
 
 BatchNorm = _BatchNorm
+tree_flatten, tree_leaves, tree_map = _pytree.tree_flatten, _pytree.tree_leaves, _pytree.tree_map
+tree_unflatten, tree_flatten_with_path = _pytree.tree_unflatten, _pytree.tree_flatten_with_path
+keystr = _pytree.keystr
 
 
 def private(name: str, default: Any = None) -> Any:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from subspaces.core import checks
 from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import ANSWERS
-from subspaces.evaluation.display import Progress
 from subspaces.evaluation.environment import commit
 from subspaces.evaluation.evaluation import FILE
 from subspaces.evaluation.points import plan
@@ -26,46 +25,12 @@ from subspaces.experiments.training.batches import statistics_batches, statistic
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
 from subspaces.export import ExportError
-from subspaces.export.arguments import Chosen, Inputs, Point, choose, together
-from subspaces.export.exporting import check_format, check_target, versions, write
-from subspaces.export.making import Export
-from subspaces.export.predicting import Model
+from subspaces.export.arguments import Chosen, Inputs, choose, together
+from subspaces.export.exporting import Export, versions
 from subspaces.images.decoding import centre_view, decode
 
 CHECKED = 32  # images that an export is checked with
 RESIZE = 256  # of image files, before their centre is cut out
-OneRun = Run | str | os.PathLike[str]
-
-
-def export_run(
-    what: OneRun,
-    path: str | os.PathLike[str] | None = None,
-    *,
-    point: Point = "midpoint",
-    format: Any = None,
-    statistics_batches: int | None = None,
-    data: str | os.PathLike[str] | None = None,
-    trust: bool = False,
-    progress: Progress,
-) -> Path:
-    """Write a point of a run, several or all as one file with a card; return its path."""
-    target, chosen_format = None if path is None else check_target(path), check_format(format, path)
-    run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))
-    export = _export(run, point, statistics_batches, data, trust, chosen_format == "safetensors")
-    export.measured = _measured(run, export.chosen)
-    name = f"{run.folder.name}-{export.chosen.short}.{chosen_format}"
-    return write(export, target or check_target(name), chosen_format, progress)
-
-
-def model_of(
-    folder: Path, point: Point | None, data: str | os.PathLike[str] | None, trust: bool, progress: Progress
-) -> Model:
-    """Return a point of a run as what predicts."""
-    if isinstance(point, str) and point == "family":
-        raise ArgumentError("point='family': which network shall answer? Expected 'midpoint' or a point such as 0.3")
-    export = _export(Run.open(folder), "midpoint" if point is None else point, None, data, trust)
-    export.make(progress)
-    return Model(folder, export.about, export.program)
 
 
 @dataclass(frozen=True)
@@ -73,18 +38,29 @@ class _Batches:
     """The training batches for statistics, in the same order each time."""
 
     subject: RunSubject
+    most: int | None
 
     def __iter__(self) -> Iterator[Any]:
         subject = self.subject
-        return iter(statistics_batches(subject.recipe, subject.images_of, subject.execution))
+        return islice(statistics_batches(subject.recipe, subject.images_of, subject.execution), self.most)
 
 
-def _export(
-    run: Run, point: Any, batches: int | None, data: str | os.PathLike[str] | None, trust: bool, weights: bool = False
+def of_run(
+    what: Run | str | os.PathLike[str],
+    point: Any,
+    weights: bool,
+    batches: int | None = None,
+    data: str | os.PathLike[str] | None = None,
+    trust: bool = False,
 ) -> Export:
     """Return points of a run as an export that is still to be made."""
+    if not isinstance(what, (Run, str, os.PathLike)):
+        raise ArgumentError(
+            f"export got {checks.shown(what)}: expected a network, an Ensemble, a Subspace, a run or its folder"
+        )
     if batches is not None:
         checks.whole("statistics_batches", batches, 1, 10**6)
+    run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))
     subject = run_subjects(data, Execution(device="cpu", precision="float32"), trust)(run)
     images, recipe, starts = subject.images_of, subject.recipe, run.starts()
     facts = {
@@ -101,17 +77,17 @@ def _export(
         "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),
         "versions": {**versions(), "commit": commit() or "unknown"},
     }
+    chosen = _chosen(subject, point)
     return Export(
         subject.family,
-        _chosen(subject, point),
-        Inputs((_example(images.test),), {}, ("images",)),
+        chosen,
+        Inputs.of(subject.family.template, _example(images.test)),
         Classification(),
-        given=True,
         facts=facts,
         weights=weights,
-        statistics=_Batches(subject),
-        batches=batches,
+        statistics=_Batches(subject, batches),
         seed=statistics_seed(recipe),
+        measured=_measured(run, chosen),
     )
 
 
@@ -143,7 +119,7 @@ def _selected(run: Run) -> Chosen:
         f"{'; '.join(measured)}. Best and worst are of the walk, known with hindsight."
     )
     words = f"the point {shown(found.alpha)}, selected for {found.domain}"
-    return Chosen("network", words, "selected", (found.alpha,), note)
+    return Chosen("network", words, (found.alpha,), note)
 
 
 def _example(split: Any) -> Tensor:

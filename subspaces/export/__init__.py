@@ -1,11 +1,8 @@
 """One file for production, checked against its network and described by a card, and predictions from it."""
 
-from typing import Literal, get_args
-
 from subspaces.errors import ArgumentError
 
-Format = Literal["safetensors", "pt2", "onnx"]
-FORMATS: tuple[str, ...] = get_args(Format)
+FORMATS = ("safetensors", "pt2", "onnx")
 
 
 class ExportError(ArgumentError):

@@ -9,22 +9,20 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, nested
+from subspaces.core import checks
+from subspaces.core._compat import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from subspaces.core.alpha import to_alpha
 from subspaces.core.selection.selection import shown
 from subspaces.core.shapes import Bezier, Line, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.export import ExportError
-from subspaces.export.metadata import Kind
+from subspaces.export.description import Kind
 
 NAMES = ("midpoint", "selected", "ensemble", "family")
 PAIR = (0.1, 0.9)  # of a line or curve, as evaluation measures it
 Point = str | float | Sequence[Any] | Mapping[str, Any] | Tensor
 """A name, a number, coordinates, a point for each layer, or several points that are averaged."""
-EXPECTED = (
-    "a few inputs of the network as it is to be called, such as torch.rand(16, 3, 32, 32), a tuple of inputs or a dict "
-    "of them by name"
-)
+EXPECTED = "a few inputs of the network, such as torch.rand(16, 3, 32, 32), a tuple of tensors, or a dict of them"
 HALF = (torch.float16, torch.bfloat16)
 
 
@@ -37,7 +35,6 @@ class Chosen:
 
     kind: Kind  # one network, several that are averaged, or all points, with alpha as an input
     words: str  # what they are called
-    short: str = ""  # the same, in the name of a file
     alphas: tuple[Any, ...] = ()  # numbers, coordinates, or points for each layer by name; none without a family
     note: str = ""  # for the card
 
@@ -46,7 +43,7 @@ def choose(point: Any, shape: Shape, middle: str = "midpoint") -> Chosen:
     """Return the points that a user names; `middle` is what the midpoint of the family is called."""
     name = point if isinstance(point, str) else ""
     if name == "midpoint":
-        return Chosen("network", middle, name, (0.0 if shape.vertices == 1 else shape.midpoint().tolist(),))
+        return Chosen("network", middle, (0.0 if shape.vertices == 1 else shape.midpoint().tolist(),))
     if shape.vertices == 1:
         raise ExportError(f"point={checks.shown(point)}: there is one network only; expected 'midpoint'")
     if name == "family":
@@ -54,34 +51,27 @@ def choose(point: Any, shape: Shape, middle: str = "midpoint") -> Chosen:
             raise ExportError(
                 f"point='family': expected a Line, Bezier or Simplex, and {shape} is none; give one point"
             )
-        return Chosen("family", f"every point of {shape}", name)
+        return Chosen("family", f"every point of {shape}")
     if name == "selected":
         raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
     if name == "ensemble":
         return together(torch.eye(shape.vertices).tolist() if shape.point else PAIR)
     if isinstance(point, Mapping) and point:
-        return Chosen("network", "a point for each layer", "layers", (dict(point),))
-    alphas = [_alpha(each, shape) for each in _several(point, shape)]
+        return Chosen("network", "a point for each layer", (dict(point),))
+    found = point.tolist() if isinstance(point, Tensor) else point
+    parts = list(found) if checks.listed(found) else [found]
+    if shape.point and parts and not any(isinstance(each, str) or checks.listed(each) for each in parts):
+        parts = [parts]  # the coordinates of one point
+    alphas = [_alpha(each, shape) for each in parts]
     if not alphas:
         raise ArgumentError(f"point={checks.shown(point)}: expected one point or more, each {shape.domain}")
-    if len(alphas) > 1:
-        return together(alphas)
-    short = "-".join(f"{x:g}" for x in (alphas[0] if shape.point else alphas))
-    return Chosen("network", f"the point {shown(alphas[0])}", f"at-{short}", tuple(alphas))
+    return together(alphas) if len(alphas) > 1 else Chosen("network", f"the point {shown(alphas[0])}", tuple(alphas))
 
 
 def together(alphas: Sequence[Any], words: str = "") -> Chosen:
     """Return several points that are averaged."""
     words = words or f"ensemble of {' and '.join(map(shown, alphas)) if len(alphas) < 4 else f'{len(alphas)} points'}"
-    return Chosen("ensemble", words, f"ensemble-of-{len(alphas)}", tuple(alphas))
-
-
-def _several(point: Any, shape: Shape) -> list[Any]:
-    found = point.tolist() if isinstance(point, Tensor) else point
-    if not checks.listed(found):
-        return [found]
-    alone = shape.point and len(found) and not any(isinstance(each, str) or checks.listed(each) for each in found)
-    return [found] if alone else list(found)
+    return Chosen("ensemble", words, tuple(alphas))
 
 
 def _alpha(value: Any, shape: Shape) -> Any:
@@ -105,19 +95,17 @@ def _alpha(value: Any, shape: Shape) -> Any:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The arguments of a network, in which tensors have names; everything else in them is a constant."""
+    """An example of a network's inputs: its tensors, in order, with the names of the arguments that they are in."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    names: tuple[str, ...]  # of all tensors, in order: the argument's, and for those within one `state_0`, `state_key`
-    keyword: bool = False  # whether a program is called with these names, as the example was a dict
+    names: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    form: Any  # of the arguments and keyword arguments, in which the tensors are the leaves
 
     @classmethod
     def of(cls, network: nn.Module, example: Any) -> Self:
         """Return an example of a network's inputs, checked: one tensor, a tuple or list, or a dict by keyword."""
         keyword = isinstance(example, Mapping)
         args = () if keyword else tuple(example) if isinstance(example, (tuple, list)) else (example,)
-        _check(example, nested.tensors(args or dict(example)))
         try:
             signature = inspect.signature(network.forward)
             bound = signature.bind(*args, **(example if keyword else {}))
@@ -125,20 +113,22 @@ class Inputs:
             raise ArgumentError(
                 f"example= does not fit the inputs of {type(network).__name__} ({error}): expected {EXPECTED}"
             ) from None
-        collects = [each.name for each in signature.parameters.values() if each.kind is inspect.Parameter.VAR_KEYWORD]
-        found = named_tensors({name: each for name, each in bound.arguments.items() if name not in collects})
-        found += [pair for name in collects for pair in named_tensors(bound.arguments.get(name, {}))]
-        names, first = unique(name for name, _ in found), found[0][1]
-        if len(names) == 1 and not keyword and first.ndim == 4 and first.is_floating_point():
+        leaves, form = tree_flatten((bound.args, bound.kwargs))
+        _check(example, leaves)
+        arguments = dict(bound.arguments)
+        for each in signature.parameters.values():
+            if each.kind is inspect.Parameter.VAR_KEYWORD:
+                arguments |= arguments.pop(each.name, {})
+        names = unique(name for name, _ in named_leaves(arguments))
+        if len(names) == 1 and not keyword and leaves[0].ndim == 4 and leaves[0].is_floating_point():
             names = ("images",)
-        made = cls(bound.args, bound.kwargs, names, keyword)
-        tensors = [each.detach().cpu().contiguous() for each in made.tensors]
-        return made.holding([each.float() if each.dtype in HALF else each for each in tensors])
+        found = (each.detach().cpu().contiguous() for each in leaves)
+        return cls(names, tuple(each.float() if each.dtype in HALF else each for each in found), form)
 
-    @property
-    def tensors(self) -> list[Tensor]:
-        """The tensors of the example."""
-        return nested.tensors((self.args, self.kwargs))
+    def arguments(self, tensors: Iterable[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments and keyword arguments of the network that hold these tensors."""
+        args, kwargs = tree_unflatten(list(tensors), self.form)
+        return args, kwargs
 
     @property
     def count(self) -> int:
@@ -150,40 +140,26 @@ class Inputs:
         """The dimension of the batch in each tensor: the first one of its length, None where there is none."""
         return [next((dim for dim, size in enumerate(each.shape) if size == self.count), None) for each in self.tensors]
 
-    def holding(self, tensors: Iterable[Tensor]) -> Self:
-        """Return the same arguments with other tensors in them."""
-        left = iter(tensors)
-        args, kwargs = nested.apply(lambda _: next(left), (self.args, self.kwargs))
-        return replace(self, args=args, kwargs=kwargs)
-
     def floats(self, dtype: torch.dtype) -> Self:
         """Return the same with all floating-point tensors in one dtype."""
-        return self.holding(each.to(dtype) if each.is_floating_point() else each for each in self.tensors)
+        return replace(self, tensors=tuple(x.to(dtype) if x.is_floating_point() else x for x in self.tensors))
 
-    def resized(self) -> Self:
+    def resized(self) -> tuple[Tensor, ...]:
         """Return one example of several, or two of one."""
-
-        def part(tensor: Tensor, dim: int | None) -> Tensor:
-            if dim is None:
-                return tensor
-            return tensor.narrow(dim, 0, 1).contiguous() if self.count > 1 else torch.cat([tensor, tensor], dim)
-
-        return self.holding(map(part, self.tensors, self.batched))
+        return tuple(
+            x if dim is None else x.narrow(dim, 0, 1).contiguous() if self.count > 1 else torch.cat([x, x], dim)
+            for x, dim in zip(self.tensors, self.batched, strict=True)
+        )
 
     def __str__(self) -> str:
         pairs = zip(self.names, self.tensors, strict=True)
         return ", ".join(f"{name} of shape {tuple(each.shape)} and {each.dtype}" for name, each in pairs)
 
 
-def named_tensors(value: Any, name: str = "") -> list[tuple[str, Tensor]]:
-    """Return the tensors in nested containers with names: `name`, `name_0`, `name_key`, or `key` where it is empty."""
-    if isinstance(value, Tensor):
-        return [(name, value)]
-    parts = nested.children(value) or []
-    fields: Any = getattr(value, "_fields", None) or getattr(value, "__dataclass_fields__", range(len(parts)))
-    keys = value if isinstance(value, Mapping) else fields
-    named = ((f"{name}_{key}" if name else str(key), part) for key, part in zip(keys, parts, strict=True))
-    return [pair for label, part in named for pair in named_tensors(part, label)]
+def named_leaves(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return what nested containers hold, with the keys, fields and places that lead there as names: `name_0_key`."""
+    found, _ = tree_flatten_with_path(dict(value) if isinstance(value, Mapping) else value)
+    return [(re.sub(r"\W+", "_", prefix + keystr(path)).strip("_"), leaf) for path, leaf in found]
 
 
 def unique(names: Iterable[str], taken: Sequence[str] = ()) -> tuple[str, ...]:
@@ -196,13 +172,11 @@ def unique(names: Iterable[str], taken: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(found[len(taken) :])
 
 
-def _check(example: Any, tensors: Sequence[Tensor]) -> None:
-    """Refuse an example without numbers; among several tensors a mask that is added may well hold infinity."""
-    if not any(each.ndim for each in tensors):
+def _check(example: Any, leaves: Sequence[Any]) -> None:
+    if not any(isinstance(each, Tensor) and each.ndim for each in leaves):
         raise ArgumentError(f"example={checks.shown(example)}: expected {EXPECTED}")
-    for each in tensors:
-        odd = each.layout != torch.strided or each.is_meta or not each.numel()
-        finite = odd or bool((each.isfinite() if len(tensors) == 1 else ~each.isnan()).all())
-        if odd or not finite:
-            there = f"a tensor of shape {tuple(each.shape)} and {each.dtype}{'' if finite else ' with NaN or infinity'}"
-            raise ArgumentError(f"example has {there}: expected {EXPECTED}")
+    for each in leaves:
+        if not isinstance(each, Tensor):
+            raise ArgumentError(f"example has {checks.shown(each)}: expected tensors alone; give constants a default")
+        if each.layout != torch.strided or each.is_meta or not each.numel():
+            raise ArgumentError(f"example has a tensor of shape {tuple(each.shape)}, {each.dtype}: expected {EXPECTED}")

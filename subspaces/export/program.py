@@ -9,26 +9,22 @@ mixed by a basis with b_i(a_j) = [i = j]:
     a simplex            vertices, b_i = alpha_i (2 alpha_i - 1), and middles of edges, b_ij = 4 alpha_i alpha_j
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from types import NoneType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from subspaces.core import alpha as points
-from subspaces.core import ensemble, functional, geometry, nested
 from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import OutputCheck, prediction
 from subspaces.core.shapes import Shape
-from subspaces.evaluation.tasks import SHAPES, Classification, Regression
+from subspaces.evaluation.tasks import SHAPES, Classification
 from subspaces.export import ExportError
-from subspaces.export.arguments import Inputs, named_tensors, unique
+from subspaces.export.arguments import Inputs, named_leaves, unique
 
 PIECES = 10  # of the interval
 BETWEEN = (0.05, 0.35, 0.65, 0.95)  # in the middle of four pieces, where the error is largest
@@ -85,25 +81,20 @@ class WholeFamily(nn.Module):
             self.register_buffer(f"statistics_{index}", measured.detach())
 
     def forward(self, alpha: Tensor, *args: Any, **kwargs: Any) -> Any:
-        family = self.family
+        family, filled = self.family, dict[str, Tensor]()
         alpha = inside(family.shape, alpha.to(next(iter(family.omega.values())).dtype))
-        c = points.coefficients(alpha, family.shape, family.layout)
-        filled: dict[str, Tensor] = {}
-        for group in family.layout.groups:
-            filled |= group.unpack(geometry.mix(c[group.name], family.omega[group.name]))
         weights = basis(family.shape, alpha)
         for index, name in enumerate(self.norms):
             mixed = weights @ self.get_buffer(f"statistics_{index}")
-            filled[name] = mixed.clamp(min=0) if name.endswith("running_var") else mixed  # a parabola may dip
-        return functional.call(family.template, filled, args, kwargs)
+            filled[f"template.{name}"] = mixed.clamp(min=0) if name.endswith("_var") else mixed  # a parabola may dip
+        return torch.func.functional_call(family, filled, args, {**kwargs, "alpha": alpha})
 
 
 class Program(nn.Module):
-    """From tensors, under the names of a network's inputs, to the answer of a network: one tensor or several.
+    """From the tensors of a network's inputs to its answer: one tensor or several.
 
-    A classification gives `probabilities`, and of `several` networks `disagreement`; a regression `mean` and perhaps
-    `variance`; `task=None` outputs as they are. `shape` is that of a family, which takes alpha first; the program takes
-    it last.
+    A classification gives `probabilities`, and of `several` networks `disagreement`; `task=None` outputs as they are.
+    `shape` is that of a family; its alpha is the last input.
     """
 
     mean: Tensor | None
@@ -113,7 +104,7 @@ class Program(nn.Module):
         self,
         network: Any,
         inputs: Inputs,
-        task: Classification | Regression | None,
+        task: Classification | None,
         *,
         mean: Sequence[float] = (),
         std: Sequence[float] = (),
@@ -129,19 +120,15 @@ class Program(nn.Module):
             value = torch.tensor(list(numbers), dtype=first.dtype).view(-1, *sides) if numbers else None
             self.register_buffer(name, value)
 
-        def forward(*tensors: Tensor, **named: Tensor) -> Any:
-            found = tuple(self.answer(*tensors, *(named[name] for name in self.names[len(tensors) :])).values())
-            return found if len(found) > 1 else found[0]
+    def forward(self, *tensors: Tensor) -> Any:
+        found = tuple(self.answer(*tensors).values())
+        return found if len(found) > 1 else found[0]
 
-        names = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.names]
-        forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
-        self.forward = forward
-
-    def tensors(self, inputs: Inputs, alpha: Any = None) -> tuple[Tensor, ...]:
+    def with_alpha(self, tensors: Sequence[Tensor], alpha: Any = None) -> tuple[Tensor, ...]:
         """Return all inputs of a call; a family's alpha is by default the midpoint."""
         if self.shape is None:
-            return tuple(inputs.tensors)
-        return *inputs.tensors, (self.shape.midpoint() if alpha is None else torch.tensor(alpha)).float()
+            return tuple(tensors)
+        return *tensors, (self.shape.midpoint() if alpha is None else torch.tensor(alpha)).float()
 
     def output(self, *tensors: Tensor, of: Any = None) -> Any:
         """Return the output of the network, by default of its call, for inputs that are normalised first."""
@@ -149,94 +136,56 @@ class Program(nn.Module):
         alpha = [] if self.shape is None else [given.pop()]
         if self.mean is not None and self.std is not None:
             given[0] = (given[0] - self.mean) / self.std
-        holding = self.inputs.holding(given)
-        return (of or self.network)(*alpha, *holding.args, **holding.kwargs)
+        args, kwargs = self.inputs.arguments(given)
+        return (of or self.network)(*alpha, *args, **kwargs)
 
     def answer(self, *tensors: Tensor) -> dict[str, Tensor]:
         """Return the answer to some inputs by its names, none of which is that of an input."""
-        if isinstance(self.task, Classification):
-            found = self._classified(*tensors)
-        else:
-            found = _named(self.output(*tensors), "output" if self.task is None else "mean")
-        return dict(zip(unique(found, self.names), found.values(), strict=True))
+        found = _named(self.output(*tensors)) if self.task is None else self._classified(*tensors)
+        return dict(zip(unique((name for name, _ in found), self.names), (each for _, each in found), strict=True))
 
-    def _classified(self, *tensors: Tensor) -> dict[str, Tensor]:
-        network, single = self.network, self.network.average == "sigmoid"
-        predicted = self.output(*tensors, of=network.predict) if self.several else None
+    def _classified(self, *tensors: Tensor) -> list[tuple[str, Tensor]]:
+        predicted = self.output(*tensors, of=self.network.predict) if self.several else None
         found = predicted.output if predicted else self.output(*tensors)
-        if single:  # the second of two classes
-            found = torch.stack([1 - found.flatten(), found.flatten()], 1)
-        elif network.average == "logits":
-            found = found.softmax(network.dim)
-        if predicted is None:
-            return {"probabilities": found}
-        disagreement = predicted.disagreement
-        return {"probabilities": found, "disagreement": disagreement.flatten() if single else disagreement}
+        if self.network.average == "logits":
+            found = found.softmax(self.network.dim)
+        return [("probabilities", found), *([("disagreement", predicted.disagreement)] if predicted else [])]
 
 
-def _named(output: Any, alone: str) -> dict[str, Tensor]:
-    """Return the tensors of an output by name: keys and fields, or `output_0` and so on for the members of a tuple."""
-    several = isinstance(output, (tuple, list)) and not hasattr(output, "_fields")
-    found = named_tensors(output, alone if several or isinstance(output, Tensor) else "")
-    if not found or not _is_plain(output):
+def _named(output: Any) -> list[tuple[str, Tensor]]:
+    """Return the tensors of an output with names: keys and fields, or `output_0` and so on for the parts of a tuple."""
+    prefix = "output" if isinstance(output, (Tensor, list)) or type(output) is tuple else ""
+    found = [(name, each) for name, each in named_leaves(output, prefix) if each is not None]
+    if not found or not all(isinstance(each, Tensor) for _, each in found):
         raise ExportError(
             f"the network returns a {type(output).__name__}{' with other things than tensors' if found else ''}: "
-            "expected tensors, or tuples, dicts or dataclasses of them; wrap it in a module that returns these"
+            "expected tensors, or tuples and dicts of them; wrap it in a module that returns these"
         )
-    return dict(zip(unique([name for name, _ in found]), (each for _, each in found), strict=True))
+    return found
 
 
-def _is_plain(output: Any) -> bool:
-    """Return whether an output holds tensors and None alone."""
-    inner = nested.children(output)
-    return isinstance(output, (Tensor, NoneType)) if inner is None else all(map(_is_plain, inner))
+def answering(task: Classification, network: nn.Module, output: Any) -> Ensemble:
+    """Return a network as the ensemble, perhaps of one member, that answers with the probabilities of the classes.
 
-
-def ensemble_for(task: Classification | Regression, network: nn.Module, output: Any, given: bool) -> Ensemble:
-    """Return a network as the ensemble, perhaps of one member, whose average is the answer to a task.
-
-    `output` is that of the network, or of the first member of an ensemble, which knows how it averages. If the user has
-    named the task (`given`), one number for each example is that of two classes.
+    `output` is that of the network, or of the first member of an ensemble, which knows how it averages.
     """
-    like = network if isinstance(network, Ensemble) else None
-    members: Any = [network] if like is None else like.members
-    select: Callable[[Any], Any] = (like and like.select) or (lambda output: output)
-    known = ("outputs", "mixture") if isinstance(task, Regression) else ("probabilities", "logits", "sigmoid")
-    if like is not None and like.average not in known:
-        raise ExportError(
-            f"task={task.name!r}: the ensemble has average={like.average!r}, expected one of {known}; pass "
-            "task='outputs' for its output as it is, or task='regression' for numbers"
-        )
-    if isinstance(task, Regression):
-        return _regressing(task, members, select, select(output))
-    outputs = like.member_outputs if like else None
-    if task.outputs is not None and outputs not in (None, task.outputs):
-        raise ExportError(f"outputs={task.outputs!r}: the ensemble was told outputs={outputs!r}; expected the same")
-    outputs = task.outputs or outputs
-    expected = f"logits of shape {SHAPES[task.of].partition(' for')[0]} of two classes or more"
-    instead = "; pass task='outputs' for outputs as they are, 'regression', or 'tokens' or 'pixels' for classes"
-    found, dim = prediction(select(output), expected + instead), 1 if task.of == "pixels" else -1
-    single = task.of == "examples" and (found.ndim == 1 or (found.ndim == 2 and found.shape[1] == 1))
-    average: Any = like.average if like else "sigmoid" if single and given else "probabilities"
+    like = network if isinstance(network, Ensemble) else Ensemble([network], outputs=task.outputs)
+    if like.average not in ("probabilities", "logits"):
+        raise ExportError(f"the ensemble has average={like.average!r}: pass task='outputs' for its outputs as they are")
+    outputs = task.outputs or like.member_outputs
+    if outputs != (like.member_outputs or outputs):
+        raise ExportError(f"outputs={outputs!r}: the ensemble was told outputs={like.member_outputs!r}")
+    select: Callable[[Any], Any] = like.select or (lambda output: output)
+    expected = (
+        f"logits of shape {SHAPES[task.of].partition(' for')[0]} of two classes or more; pass task='outputs' for "
+        "outputs as they are, or 'tokens' or 'pixels' for classes"
+    )
+    found, dim = prediction(select(output), expected), 1 if task.of == "pixels" else -1
     fits = {"examples": found.ndim == 2, "tokens": found.ndim == 3, "pixels": found.ndim > 2}[task.of]
-    if not (single if average == "sigmoid" else fits and found.shape[dim] > 1):
-        expected = "one logit for each example, as average='sigmoid' takes it" if average == "sigmoid" else expected
-        instead += ", or outputs='logits' if it is the one logit of two classes" if single else ""
-        raise ExportError(f"the network returns a tensor of shape {tuple(found.shape)}: expected {expected}{instead}")
-    OutputCheck(outputs)(found, dim, single=single)
-    first = lambda output: prediction(select(output))  # noqa: E731
-    return Ensemble(members, average, dim=dim, select=first, outputs=outputs or "logits")
-
-
-def _regressing(task: Regression, members: Any, select: Callable[[Any], Any], first: Any) -> Ensemble:
-    """Return networks as the ensemble of their means, or of their means and variances."""
-    mean, variance = ensemble.moments(first)
-    if not isinstance(mean, Tensor) or not mean.is_floating_point():
-        kind = f"tensor of {mean.dtype}" if isinstance(mean, Tensor) else type(first).__name__
-        raise ExportError(f"the network returns a {kind}: expected numbers, or (mean, variance)")
-
-    def moments(output: Any) -> Any:
-        mean, variance = ensemble.moments(select(output))
-        return (mean, variance.exp() if task.log_variance else variance) if isinstance(variance, Tensor) else mean
-
-    return Ensemble(members, "mixture" if isinstance(variance, Tensor) else "outputs", select=moments)
+    if not fits or found.shape[dim] < 2:
+        raise ExportError(f"the network returns a tensor of shape {tuple(found.shape)}: expected {expected}")
+    OutputCheck(outputs)(found, dim)
+    average: Any = like.average
+    return Ensemble(
+        like.members, average, dim=dim, select=lambda output: prediction(select(output)), outputs=outputs or "logits"
+    )

@@ -1,10 +1,9 @@
-"""A Lightning callback for the families in a module: fresh batch-norm statistics, and the distances of the vertices."""
+"""A Lightning callback for the families in a module: fresh batch-norm statistics, and what would be wrong unnoticed."""
 
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer, callbacks
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.trainer.states import RunningStage
@@ -23,11 +22,10 @@ AVERAGING = (
 
 
 class SubspaceCallback(Callback):
-    """Recalibrate every family in a module before it is evaluated, and log how far apart its vertices are.
+    """Recalibrate every family in a module before it is evaluated.
 
     Before validation, test and prediction and at the end of training, families whose statistics belong to no point get
-    those of their midpoint; those with `statistics_every` keep their own. Once an epoch it logs `NAME/l2` and
-    `NAME/cos2`, the mean distance and cos^2 of all pairs of vertices. Training is bit for bit what it is without it.
+    those of their midpoint; those with `statistics_every` keep their own. Training is bit for bit what it is without.
 
     Args:
         loader: the batches for the statistics, by default those of the trainer's train loader.
@@ -41,12 +39,7 @@ class SubspaceCallback(Callback):
     ) -> None:
         if batches is not None:
             checks.whole("batches", batches, 1, beside=", or None for all of them")
-        if forward is not None:
-            checks.function("forward", forward, "a function of (net, batch)")
-        self.loader = loader
-        self.batches = batches
-        self.forward = forward
-        self.averaging = False
+        self.loader, self.batches, self.forward, self.averaging = loader, batches, forward, False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if isinstance(trainer.strategy, (DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy)):
@@ -55,14 +48,14 @@ class SubspaceCallback(Callback):
                 "strategy='ddp', or subspaces.distribute in a loop of your own"
             )
         every: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        averaging = [each for each in every if isinstance(each, AVERAGING)]
+        averaging = [index for index, each in enumerate(every) if isinstance(each, AVERAGING)]
         self.averaging = bool(averaging)
-        for each in averaging:
-            if every.index(each) > every.index(self):
-                raise ArgumentError(
-                    f"SubspaceCallback comes before {type(each).__name__}, whose average would be evaluated with the "
-                    f"batch-norm statistics of other weights: callbacks=[{type(each).__name__}(…), SubspaceCallback()]"
-                )
+        if averaging and averaging[-1] > every.index(self):
+            name = type(every[averaging[-1]]).__name__
+            raise ArgumentError(
+                f"SubspaceCallback comes before {name}, whose average would be evaluated with the batch-norm "
+                f"statistics of other weights: callbacks=[{name}(…), SubspaceCallback()]"
+            )
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for name, family in families(pl_module).items():
@@ -72,15 +65,6 @@ class SubspaceCallback(Callback):
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if not trainer.sanity_checking:
             self.refresh(trainer, pl_module)
-
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if trainer.barebones:
-            return  # it logs nothing
-        for name, family in families(pl_module).items():
-            if family.shape.vertices > 1:
-                apart = ~torch.eye(family.shape.vertices, dtype=torch.bool, device=family.device)
-                for kind, each in family.distances()._asdict().items():
-                    pl_module.log(f"{name}/{kind}", each[apart].mean().float(), sync_dist=True)
 
     def refresh(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Recalibrate the families whose statistics belong to no point."""
@@ -98,14 +82,13 @@ class SubspaceCallback(Callback):
                 what = "several train loaders" if several else "no train loader"
                 raise ArgumentError(
                     f"the batch-norm statistics of {name!r} belong to no point of the family, and the trainer has "
-                    f"{what} to make them from: pass one, SubspaceCallback(loader=train_loader)"
+                    f"{what}: pass one, SubspaceCallback(loader=train_loader)"
                 )
 
     on_test_epoch_start = on_predict_epoch_start = on_train_end = refresh
 
     def _recalibrate(self, family: Subspace, loader: Iterable[Any], trainer: Trainer) -> None:
-        most = trainer.num_training_batches if self.loader is None else math.inf
-        limit = min(most, math.inf if self.batches is None else self.batches)
+        limits = (trainer.num_training_batches if self.loader is None else math.inf, self.batches or math.inf)
         tracked = batchnorm.tracked(family.template).values()
         statistics = {id(buffer) for norm in tracked for buffer in norm.buffers()} | {id(family.calibrated)}
         others = [(buffer, buffer.clone()) for buffer in family.buffers() if id(buffer) not in statistics]
@@ -113,7 +96,8 @@ class SubspaceCallback(Callback):
         try:
             with loaders.read_apart(loader, family.device) as twin, trainer.precision_plugin.forward_context():
                 batches = (_moved(batch, trainer) for batch in twin)
-                recalibrate(family, batches, batches=None if limit == math.inf else int(limit), forward=self.forward)
+                limit = None if min(limits) == math.inf else int(min(limits))
+                recalibrate(family, batches, batches=limit, forward=self.forward)
         finally:
             trainer.state.stage = stage
         for buffer, old in others:  # which a pass in train mode may change too

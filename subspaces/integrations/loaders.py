@@ -27,24 +27,19 @@ def read_apart(loader: Iterable[Any], device: torch.device, *others: Any) -> Ite
             f"the train loader is an iterator, {checks.shown(loader)}, which can be read only once: pass a loader for "
             "the batch-norm statistics, loader=DataLoader(…)"
         )
+    twin = loader
+    if isinstance(loader, DataLoader):  # with workers of its own: persistent ones would drop what they have prepared
+        twin = copy.copy(loader)
+        vars(twin).update(persistent_workers=False, _iterator=None)
     seen: set[int] = set()
     restores = [each for part in (loader, *others) for each in _restores(part, seen)]
     restores += [partial(random.setstate, random.getstate()), partial(np.random.set_state, np.random.get_state())]
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            yield _twin(loader)
+            yield twin
     finally:
         for restore in restores:
             restore()
-
-
-def _twin(loader: Iterable[Any]) -> Iterable[Any]:
-    """Return a loader with workers of its own: persistent ones would drop the batches they have prepared."""
-    if not isinstance(loader, DataLoader):
-        return loader
-    twin: DataLoader[Any] = copy.copy(loader)
-    vars(twin).update(persistent_workers=False, _iterator=None)
-    return twin
 
 
 def _restores(part: Any, seen: set[int]) -> Iterator[Callable[[], Any]]:
@@ -53,10 +48,6 @@ def _restores(part: Any, seen: set[int]) -> Iterator[Callable[[], Any]]:
         yield partial(part.set_state, part.get_state())
     elif isinstance(part, np.random.Generator):
         yield partial(setattr, part.bit_generator, "state", copy.deepcopy(part.bit_generator.state))
-    elif isinstance(part, np.random.RandomState):
-        yield partial(part.set_state, part.get_state())
-    elif isinstance(part, random.Random):
-        yield partial(part.setstate, part.getstate())
     elif not isinstance(part, _OWNERS) and hasattr(part, "load_state_dict"):  # a loader of its own kind
         yield partial(part.load_state_dict, copy.deepcopy(part.state_dict()))
     elif id(part) not in seen and hasattr(part, "__dict__"):
@@ -67,4 +58,4 @@ def _restores(part: Any, seen: set[int]) -> Iterator[Callable[[], Any]]:
                     yield from _restores(member, seen)
 
 
-_OWNERS = (Sampler, Dataset, DataLoader, torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+_OWNERS = (Sampler, Dataset, DataLoader, torch.Generator, np.random.Generator)

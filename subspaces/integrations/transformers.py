@@ -21,8 +21,7 @@ from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.integrations import loaders
 
-FILE = "family.safetensors"
-"""The file of a checkpoint that holds the family; `subspaces.load` reads it."""
+FILE = "family.safetensors"  # of a checkpoint; `subspaces.load` reads it
 ASKED = ("config", "main_input_name", "loss_type", "gradient_checkpointing_enable")
 """What `Trainer` asks a model for, none of which depends on the weights."""
 
@@ -128,9 +127,8 @@ class SubspaceTrainer(Trainer):
     def calibrate(self) -> None:
         """Make the batch-norm statistics those of the midpoint, without a trace in training."""
         family: Subspace = self.model
-        loader = self.get_statistics_dataloader()
-        with loaders.read_apart(loader, family.device, self.data_collator) as twin:
-            recalibrate(family, twin, batches=self.statistics_batches)
+        with loaders.read_apart(self.get_statistics_dataloader(), family.device, self.data_collator) as loader:
+            recalibrate(family, loader, batches=self.statistics_batches)
 
     def get_statistics_dataloader(self) -> DataLoader[Any]:
         """Return batches of the training data for batch-norm statistics, in an order of their own."""
@@ -155,20 +153,18 @@ class SubspaceTrainer(Trainer):
                 part.save_pretrained(folder)
         torch.save(self.args, folder / TRAINING_ARGS_NAME)
 
-    def restore(self, folder: str | Path) -> None:
-        """Give the family the vertices, statistics and random numbers of a checkpoint."""
-        file = Path(folder) / FILE
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
+        file = Path(resume_from_checkpoint) / FILE
         if not file.is_file():
-            raise FileNotFoundError(f"{folder} has no {FILE}: expected a checkpoint that SubspaceTrainer wrote")
+            raise FileNotFoundError(
+                f"{resume_from_checkpoint} has no {FILE}: expected a checkpoint that SubspaceTrainer wrote"
+            )
         family: Subspace = self.model
         found = storage.load(file, family.midpoint(share=True), shape=family.shape)
         family.load_state_dict(found.state_dict())
 
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
-        self.restore(resume_from_checkpoint)
-
     def _load_best_model(self) -> None:
-        self.restore(self.state.best_model_checkpoint)
+        self._load_from_checkpoint(self.state.best_model_checkpoint)
 
 
 def _with_attributes(model: Any) -> Subspace:

@@ -37,9 +37,7 @@ def dropping(network: nn.Module) -> Iterator[nn.Module]:
     network.eval()
     found = [module for module in network.modules() if rates(module)]
     if not found:
-        raise ArgumentError(
-            f"{type(network).__name__} has no dropout: train one with --dropout, or leave MC-dropout out"
-        )
+        raise ArgumentError(f"{type(network).__name__} has no dropout: train one with --dropout, or do not ask for it")
     for module in found:
         module.training = True  # of this module alone: batch norm below it stays as it is
     try:

@@ -5,7 +5,6 @@ import math
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
-from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -52,15 +51,19 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
         dropout: given to every network that takes it, 0 too; a network that takes none refuses any other.
     """
     check_name(name)
-    _check_request(classes, image_shape, dropout)
+    sizes = image_shape if isinstance(image_shape, tuple | list) else ()
+    if len(sizes) != 3 or min(*sizes, classes) < 1 or not 0 <= dropout <= 1:
+        raise ArgumentError(
+            f"classes={classes!r}, image_shape={image_shape!r}, dropout={dropout!r}: expected at least one class, "
+            "(channels, height, width) of at least 1, and a rate from 0 to 1"
+        )
     if name in _BUILDERS:
         if name not in _ANY_CHANNELS:
             _check_colour(name, image_shape)
         network = _BUILDERS[name](classes, image_shape, dropout)
     else:
         libraries = {"timm": _from_timm, "torchvision": _from_torchvision}
-        build_from = libraries.get(name.partition(":")[0], from_factory)
-        network = build_from(name, classes, image_shape, dropout)
+        network = libraries.get(name.partition(":")[0], from_factory)(name, classes, image_shape, dropout)
         _check_takes_images(name, network, classes, image_shape)
     if dropout > 0 and not drops_at(network, dropout):
         raise ArgumentError(
@@ -72,11 +75,9 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
 
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of a network; nothing is imported to find out."""
-    known = f"{', '.join(map(repr, _BUILDERS))}, 'timm:NAME', 'torchvision:NAME' or 'package.module:factory'"
-    if not isinstance(name, str):
-        raise ArgumentError(f"network={name!r}: expected the name of one, {known}")
-    source, colon, rest = name.partition(":")
-    if name not in _BUILDERS and not (source and colon and rest):
+    source, colon, rest = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if name not in names() and not (source and colon and rest):
+        known = f"{', '.join(map(repr, _BUILDERS))}, 'timm:NAME', 'torchvision:NAME' or 'package.module:factory'"
         raise ArgumentError(f"unknown network {name!r}{hint(name, _BUILDERS)}: expected {known}")
     if is_factory(name):
         check_form(name)
@@ -84,8 +85,6 @@ def check_name(name: str) -> None:
 
 def head_name(module: nn.Module) -> str:
     """Return the name of the last submodule that owns parameters, whose input are a classifier's features."""
-    if not isinstance(module, nn.Module):
-        raise ArgumentError(f"head_name({module!r:.80}): expected a network")
     owners: list[str] = [name for name, part in module.named_modules() if any(True for _ in part.parameters(False))]
     # spectral norm and the like move the weights of a module to its part `parametrizations.weight`
     heads = [head for head in (f".{name}".partition(".parametrizations.")[0][1:] for name in owners) if head]
@@ -113,10 +112,7 @@ def _from_torchvision(name: str, classes: int, image_shape: ImageShape, dropout:
     models, model = _package("torchvision.models", name), name.partition(":")[2]
     known = models.list_models(module=models)  # classifiers alone: others may download a pretrained backbone
     if model not in known:
-        raise ArgumentError(
-            f"torchvision has no classifier {model!r}{hint(model, known)}: see "
-            "torchvision.models.list_models(module=torchvision.models)"
-        )
+        raise ArgumentError(f"torchvision has no classifier {model!r}{hint(model, known)}: see models.list_models()")
     _check_colour(name, image_shape)
     builder = models.get_model_builder(model)
     offered = {"dropout": dropout, "drop_rate": dropout, "image_size": image_shape[1]}
@@ -130,13 +126,11 @@ def _package(package: str, name: str) -> Any:
     top = package.partition(".")[0]
     try:
         return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        message = f"network {name!r} needs {top} ({error}): pip install 'subspaces[{top}]'"
-        raise MissingPackageError(message, name=error.name) from error
     except Exception as error:  # a build for another torch fails in many ways
         raise MissingPackageError(
-            f"network {name!r} needs {top}, which is installed but cannot be imported ({error}): install the "
-            f"version made for torch {torch.__version__}, with pip install --upgrade {top}"
+            f"network {name!r} needs {top}, made for torch {torch.__version__} ({error}): "
+            f"pip install --upgrade 'subspaces[{top}]'",
+            name=top,
         ) from error
 
 
@@ -147,17 +141,6 @@ def _construct(name: str, make: Callable[..., nn.Module], options: dict[str, Any
     except (TypeError, ValueError, AssertionError, RuntimeError) as error:
         given = ", ".join(f"{key}={value}" for key, value in options.items())
         raise ArgumentError(f"network {name!r} cannot be built with {given}: {error}") from error
-
-
-def _check_request(classes: Any, image_shape: Any, dropout: Any) -> None:
-    """Refuse numbers that no network can be built with."""
-    if not isinstance(classes, Integral) or classes < 1:
-        raise ArgumentError(f"classes={classes!r}: expected at least 1")
-    sizes = image_shape if isinstance(image_shape, tuple | list) else ()
-    if len(sizes) != 3 or not all(isinstance(size, Integral) and int(size) >= 1 for size in sizes):
-        raise ArgumentError(f"image_shape={image_shape!r}: expected (channels, height, width), each at least 1")
-    if not isinstance(dropout, Real) or not 0 <= float(dropout) <= 1:
-        raise ArgumentError(f"dropout={dropout!r}: expected a rate from 0 to 1")
 
 
 def _check_colour(name: str, image_shape: ImageShape) -> None:
@@ -174,20 +157,18 @@ def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape
     like = next((each for each in network.parameters() if each.is_floating_point()), torch.zeros(()))
     images = torch.zeros(2, *image_shape, dtype=like.dtype, device=like.device)
     modes = [(part, part.training) for part in network.modules()]
-    network.eval()
     try:
         with torch.no_grad():
-            output = network(images)
+            output = network.eval()(images)
     except (Exception, SystemExit) as error:
         message = f"network {name!r} does not take images of shape {image_shape}: {in_words(error)}"
         raise ArgumentError(message) from error
     finally:
         for part, training in modes:
             part.training = training
-    expected = (len(images), classes)
-    if not isinstance(output, Tensor) or output.shape != expected:
-        found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    found = f"shape {tuple(output.shape)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    if found != f"shape {(2, classes)}":
         raise ArgumentError(
-            f"network {name!r} answers {len(images)} images with {found}: expected a tensor of shape {expected}, "
+            f"network {name!r} answers 2 images with {found}: expected a tensor of shape {(2, classes)}, "
             "one logit per class; a factory whose arguments name `classes` or `num_classes` is told their number"
         )

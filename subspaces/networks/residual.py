@@ -114,29 +114,17 @@ class CResNet20(CResNet):
         super().__init__(20, classes, dropout)
 
 
-class ResNet(_Residual):
-    """Four stages of 64, 128, 256 and 512 channels, for the 64 x 64 images of TinyImageNet.
+class ResNet18(_Residual):
+    """Four stages of 64 to 512 channels, two blocks each, for the 64 x 64 images of TinyImageNet."""
 
-    Args:
-        block: the class of the blocks.
-        depths: blocks in each stage.
-        classes: outputs of the network.
-    """
-
-    def __init__(self, block: type[nn.Module], depths: Sequence[int], classes: int) -> None:
-        stem = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-        super().__init__(stem, block, (64, 128, 256, 512), depths, partial(nn.Linear, out_features=classes))
-
-
-class ResNet18(ResNet):
-    """Eighteen layers: two blocks of two convolutions in each stage."""
+    block, depths = Block, (2, 2, 2, 2)
 
     def __init__(self, classes: int = 200) -> None:
-        super().__init__(Block, (2, 2, 2, 2), classes)
+        stem, head = nn.Conv2d(3, 64, 3, padding=1, bias=False), partial(nn.Linear, out_features=classes)
+        super().__init__(stem, self.block, (64, 128, 256, 512), self.depths, head)
 
 
-class ResNet50(ResNet):
-    """Fifty layers: 3, 4, 6 and 3 bottlenecks in the four stages."""
+class ResNet50(ResNet18):
+    """The same stages of 3, 4, 6 and 3 bottlenecks."""
 
-    def __init__(self, classes: int = 200) -> None:
-        super().__init__(Bottleneck, (3, 4, 6, 3), classes)
+    block, depths = Bottleneck, (3, 4, 6, 3)  # type: ignore[assignment]

@@ -331,11 +331,11 @@ def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words
     [
         ("cifar10-line --data nowhere", "subspaces data get cifar10 --data nowhere"),
         ("digits-line --network cresnet20", "takes images of 3 channels"),
-        ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' was not found"),
+        ("digits-line --network nosuchmodule:net", "module 'nosuchmodule' cannot be imported"),
         ("digits-line --network nosuchmodule:net", "named by --code DIR?"),
         ("digits-line --network builtins:dict", "expected a Python function that makes a network"),
-        ("digits-line --network json:dumps", "needs more than it is told (missing a required argument: 'obj')"),
-        ("digits-line --network sys:exit", "and it is a builtin_function_or_method"),
+        ("digits-line --network json:dumps", "dumps() missing 1 required positional argument: 'obj'"),
+        ("digits-line --network sys:exit", "and it is <built-in function exit>"),
         ("digits-line --learning-rate 1e30 --epochs 3", "lower --learning-rate"),
     ],
 )
@@ -449,4 +449,4 @@ def test_networks_of_ones_own_are_in_the_folder_that_is_named(tmp_path: Path) ->
     assert sys.path == before
     result = train(tmp_path / "runs", *command, "--network", "colorsys:hls_to_rgb")
     assert result.exit_code == 1
-    assert "missing a required argument: 'h'" in result.stderr  # it is the one that Python brings along
+    assert "missing 1 required positional argument: 'h'" in result.stderr  # it is the one that Python brings along

@@ -23,7 +23,6 @@ EXPORTED: dict[str, tuple[str, dict[str, Any]]] = {
     "pair.onnx": ("line", {"point": "ensemble"}),
     "family.onnx": ("line", {"point": "family"}),
     "family.pt2": ("line", {"point": "family"}),
-    "family.safetensors": ("line", {"point": "family"}),
     "simplex.pt2": ("simplex", {"point": "family"}),
 }
 

@@ -30,7 +30,7 @@ def test_no_name_has_a_meaning_in_a_card(format: str, tmp_path: Path) -> None:
     odd = type("<b>Net</b>", (nn.Sequential,), {})
     network = odd(nn.Flatten(), nn.Linear(8, len(NAMES)))
     file = tmp_path / f"<i>`a_b`.{format}"
-    ss.export(network, file, example=torch.rand(3, 2, 2, 2), classes=NAMES, name="<h1>*x*", progress=False)
+    ss.export(network, file, example=torch.rand(3, 2, 2, 2), classes=NAMES, progress=False)
     card = file.with_name(f"{file.name}.md").read_text()
     before, code, after = re.split(r"```(?:python)?\n", card)
     outside = before + after

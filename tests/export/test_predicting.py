@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.export import predicting
+from subspaces.export import ModelError, predicting
 from subspaces.export.predicting import Predictions
 from subspaces.images.decoding import UnreadableError, square
 from subspaces.images.fitting import Form, read_arrays, read_image
@@ -154,13 +154,11 @@ def digits(folder: Path, count: int = 3) -> Path:
     return folder
 
 
-def test_files_folders_and_arrays_give_what_the_network_says(
-    exported: Files, trained: Files, truth: Any, tmp_path: Path
-) -> None:
+def test_files_folders_and_arrays_give_what_the_network_says(exported: Files, truth: Any, tmp_path: Path) -> None:
     folder, array, order = digits(tmp_path / "images"), tmp_path / "array.npy", [0, 1, 2, 0, *range(7)]
     np.save(array, (truth("line").images * 255).round().byte().numpy())
     best = truth("line").probabilities(0.5)[order].max(-1)
-    for model in (exported("midpoint.safetensors"), exported("midpoint.pt2"), trained("line")):
+    for model in (exported("midpoint.safetensors"), exported("midpoint.pt2")):
         found = ss.predict(model, [folder, folder / "0.png", array], top=3, trust=True, progress=False)
         assert found.skipped == ()
         assert [each.probability for each in found.predictions] == pytest.approx(best.values.tolist())
@@ -170,29 +168,18 @@ def test_files_folders_and_arrays_give_what_the_network_says(
     assert [each.file for each in found.predictions] == names + [f"{array}[{i}]" for i in range(7)]
 
 
-@pytest.mark.parametrize("name", ["pair.safetensors", "pair.onnx"])
-def test_an_ensemble_says_how_far_it_disagrees(name: str, exported: Files, truth: Any, tmp_path: Path) -> None:
+def test_an_ensemble_says_how_far_it_disagrees(exported: Files, truth: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "array.npy", truth("line").images.numpy())
     expected = truth("line").together(0.1, 0.9)
-    found = ss.predict(exported(name), tmp_path / "array.npy", progress=False).predictions
+    found = ss.predict(exported("pair.onnx"), tmp_path / "array.npy", progress=False).predictions
     assert [each.disagreement for each in found] == pytest.approx(expected.disagreement.tolist(), abs=1e-6)
     assert [each.probability for each in found] == pytest.approx(expected.output.max(-1).values.tolist(), abs=1e-6)
 
 
-def test_a_family_answers_at_a_point(exported: Files, trained: Files, truth: Any, tmp_path: Path) -> None:
-    array = tmp_path / "array.npy"
-    np.save(array, truth("line").images.numpy())
-    for model in (exported("family.pt2"), exported("family.onnx"), trained("line")):
-        found = ss.predict(model, array, point="0.3", trust=True, progress=False).predictions
-        expected = truth("line").probabilities(0.3).max(-1).values.tolist()
-        assert [each.probability for each in found] == pytest.approx(expected, abs=1e-6)
-    middle = ss.predict(exported("simplex.pt2"), array, trust=True, progress=False)
-    again = ss.predict(exported("simplex.pt2"), array, point=[1 / 3] * 3, trust=True, progress=False)
-    assert [each.top for each in middle.predictions] == [each.top for each in again.predictions]
-    wrong = [("family.pt2", 1.5), ("family.pt2", "ensemble"), ("family.pt2", "x"), ("midpoint.pt2", 0.3)]
-    for model, point in [*((exported(name), point) for name, point in wrong), (trained("line"), "family")]:
-        with pytest.raises(ValueError, match=r"[Ee]xpected|has no other point"):
-            ss.predict(model, array, point=point, trust=True, progress=False)
+def test_runs_and_whole_families_have_to_be_exported_at_a_point(exported: Files, trained: Files, image: Path) -> None:
+    for model, said in ((exported("family.onnx"), "export one point of it"), (trained("line"), "export it first")):
+        with pytest.raises(ModelError, match=said):
+            ss.predict(model, image, progress=False)
 
 
 def test_what_cannot_be_read_is_named_and_left_out(exported: Files, tmp_path: Path) -> None:
@@ -211,10 +198,7 @@ def test_what_cannot_be_read_is_named_and_left_out(exported: Files, tmp_path: Pa
     said = {Path(each.file).name: each.reason for each in found.skipped}
     for name, (_, reason) in UNREADABLE.items():
         assert reason in said.pop(name), name
-    assert said == {
-        "below": "1 of its files do not end as images do: notes.txt",
-        "nowhere.png": "there is no such file",
-    }
+    assert said == {"images": "1 of its files do not end as images do", "nowhere.png": "there is no such file"}
 
 
 def test_batches_give_what_one_does(exported: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,20 +226,20 @@ def call(*arguments: Any) -> Any:
 def test_the_command_prints_a_table_csv_and_json(exported: Files, tmp_path: Path) -> None:
     folder = digits(tmp_path / "images", 2)
     (folder / "bad.png").write_text("hello")
-    expected = ss.predict(exported("pair.safetensors"), folder, top=2, progress=False)
-    ended = call("predict", exported("pair.safetensors"), folder, "--top", 2, "--quiet")
+    expected = ss.predict(exported("pair.onnx"), folder, top=2, progress=False)
+    ended = call("predict", exported("pair.onnx"), folder, "--top", 2, "--quiet")
     assert ended.exit_code == 0
     assert ended.stderr.splitlines() == [f"skipped {folder / 'bad.png'}: {expected.skipped[0].reason}"]
     for each in expected.predictions:
         (line,) = (line for line in ended.stdout.splitlines() if each.file in line)
         cells = [cell for label, share in each.top for cell in (label, f"{share:.6f}")]
         assert line.split() == [each.file, *cells, f"{each.disagreement:.6f}"]
-    ended = call("predict", exported("pair.safetensors"), folder, "--top", 2, "--format", "csv", "--quiet")
+    ended = call("predict", exported("pair.onnx"), folder, "--top", 2, "--format", "csv", "--quiet")
     head, *lines = ended.stdout.splitlines()
     assert head == "file,label,probability,label 2,probability 2,disagreement"
     assert [line.split(",")[0] for line in lines] == [each.file for each in expected.predictions]
     out = tmp_path / "said.json"
-    ended = call("predict", exported("pair.safetensors"), folder, "--format", "json", "--out", out, "--quiet")
+    ended = call("predict", exported("pair.onnx"), folder, "--format", "json", "--out", out, "--quiet")
     assert ended.stdout == ""
     found = json.loads(out.read_text())
     assert [each["label"] for each in found["predictions"]] == [each.label for each in expected.predictions]
@@ -286,8 +270,8 @@ def test_the_command_exports_and_says_where(trained: Files, tmp_path: Path) -> N
     assert ended.exit_code == 0, ended.stderr
     assert ended.stdout.splitlines() == [f"wrote {path}", f"wrote {path}.md"]
     assert "ensemble of 0.1 and 0.9" in path.with_name("one.safetensors.md").read_text()
-    ended = call("export", trained("line"), "--format", "zip")
-    assert (ended.exit_code, "--format='zip'" in ended.stderr) == (2, True)
+    ended = call("export", trained("line"), "--out", "a.zip")
+    assert (ended.exit_code, "--out='a.zip'" in ended.stderr) == (2, True)
     ended = call("export", tmp_path, "--out", path)
     assert (ended.exit_code, "is not a run folder" in ended.stderr) == (1, True)
 

@@ -38,11 +38,11 @@ def repacked(path: Path, to: Path, member: str, change: Callable[[bytes], bytes]
 
 
 def test_a_program_is_not_opened_without_trust(exported: Files, image: Path, tmp_path: Path) -> None:
-    """It names the input by code that makes a file, which torch.fx writes into the source of a function."""
+    """It names an input by code that makes a file, which torch.fx writes into the source of a function."""
     marker = tmp_path / "marker"
-    code = json.dumps(f"images=open({str(marker)!r}, 'w').close()").encode()
+    code = json.dumps(f"tensors_0=open({str(marker)!r}, 'w').close()").encode()
     path = repacked(
-        exported("midpoint.pt2"), tmp_path / "evil.pt2", MODEL, lambda content: content.replace(b'"images"', code)
+        exported("midpoint.pt2"), tmp_path / "evil.pt2", MODEL, lambda content: content.replace(b'"tensors_0"', code)
     )
     ended = CliRunner().invoke(app, ["predict", str(path), str(image), "--quiet"], prog_name="subspaces")
     assert ended.exit_code == 1
@@ -63,10 +63,10 @@ def test_a_program_is_not_opened_without_trust(exported: Files, image: Path, tmp
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"classes": 3}, "classes is no text"),
+        ({"classes": 3}, "its metadata: TypeError"),
         ({"version": 1}, "upgrade subspaces"),
         ({"image_shape": "[1, 4, 4]"}, "cannot be run"),
-        ({"kind": "family", "domain": "3"}, "cannot be run"),
+        ({"kind": "family"}, "holds a whole family"),
         ({"kind": "ensemble"}, "expected [(1, 10), (1,)]"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_program_that_is_not_what_its_metadata_says(
     refused(repacked(exported("midpoint.pt2"), tmp_path / "odd.pt2", METADATA, change), image, said, trust=True)
 
 
-@pytest.mark.parametrize("content", [b"[]", b"3", b"{", b"[1", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"[]", b"{", b"[" * 100_000])
 def test_metadata_of_a_program_that_is_no_object(content: bytes, exported: Files, image: Path, tmp_path: Path) -> None:
     path = repacked(exported("midpoint.pt2"), tmp_path / "odd.pt2", METADATA, lambda _: content)
     with pytest.raises(ModelError, match=r"was not written by|cannot be read by torch"):
@@ -111,14 +111,13 @@ def test_weights_that_are_no_floats_are_refused(dtype: Any, exported: Files, ima
     refused(odd, image, f"(64, 64) {dtype} in the file and (64, 64) floats in the network")
 
 
-@pytest.mark.parametrize("name", ["midpoint.safetensors", "pair.safetensors"])
 def test_a_network_that_only_the_metadata_claims_is_not_built(
-    name: str, exported: Files, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    exported: Files, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On the meta device, where it takes no memory, it may be."""
     classes = json.dumps([str(index) for index in range(50_000)])
     claims = {"network": "resnet50", "classes": classes, "image_shape": "[3, 8, 8]", "mean": "[]", "std": "[]"}
-    claimed = anew(exported(name), tmp_path / "claimed.safetensors", **claims)
+    claimed = anew(exported("midpoint.safetensors"), tmp_path / "claimed.safetensors", **claims)
     devices: list[str] = []
     linear = nn.Linear.__init__
 
@@ -181,42 +180,43 @@ def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ss.predict(tmp_path / "nowhere.pt2", image, progress=False)
     os.mkfifo(tmp_path / "pipe.pt2")
-    refused(tmp_path / "pipe.pt2", image, "is no file")
+    refused(tmp_path / "pipe.pt2", image, "is no model")
 
 
 CHANGED: list[tuple[dict[str, str], str]] = [
     ({"classes": "[]"}, "classes is ()"),
-    ({"classes": "3"}, "classes is 3"),
+    ({"classes": "3"}, "its metadata"),
     ({"classes": "[1, 2]"}, "classes is (1, 2)"),
-    ({"image_shape": "{}"}, "image_shape is {}"),
+    ({"classes": '{"a": 1}'}, "classes is {'a': 1}"),
+    ({"classes": "{"}, "its metadata"),
+    ({"image_shape": "[1]"}, "its metadata"),
     ({"image_shape": "[1, 9000, 9000]"}, "image_shape is (1, 9000, 9000)"),
-    ({"dropout": f"1{'0' * 400}"}, "dropout is"),
-    ({"average": "median"}, "average is 'median'"),
-    ({"kind": "family", "domain": "x"}, "domain is 'x'"),
-    ({"network_outputs": "x"}, "network_outputs is 'x'"),
-    ({"takes": '{"x": 3}'}, "takes is {'x': 3}"),
     ({"image_shape": "[1, 8, 99999999]"}, "image_shape is"),
     ({"image_shape": "[1, 9, 9]"}, "other weights than those of 'mlp'"),
+    ({"dropout": f"1{'0' * 400}"}, "dropout is"),
+    ({"kind": "x"}, "kind is"),
+    ({"kind": "family"}, "holds a whole family"),
+    ({"kind": "ensemble"}, "holds the weights of several networks"),
+    ({"network_outputs": "x"}, "network_outputs is 'x'"),
+    ({"takes": '{"x": 3}'}, "takes x 3"),
     ({"mean": '["x"]'}, "mean is ('x',)"),
     ({"mean": "[NaN]"}, "mean is (nan,)"),
-    ({"kind": "x"}, "kind is"),
     ({"resize": "-1"}, "resize is"),
-    ({"classes": "{"}, "its metadata"),
-    ({"version": "9"}, "upgrade subspaces"),
+    ({"version": "9" * 5000}, "upgrade subspaces"),
     ({"network": "Net"}, "cannot be built here"),
     ({"network": "antigravity:geohash"}, "import module 'antigravity' and call 'geohash': pass --trust"),
-    ({"kind": "family", "domain": "number"}, "says that it is a family"),
-    ({"kind": "ensemble"}, "'members.0.body.1.weight' is missing in the file"),
-    ({"version": "9" * 5000}, "upgrade subspaces"),
-]
-OTHERS: list[tuple[str, dict[str, str], str]] = [
-    ("pair.safetensors", {"kind": "network"}, "other weights"),
-    ("family.safetensors", {}, "holds the weights of a family, for `ss.load`"),
 ]
 
 
-@pytest.mark.parametrize(("name", "changes", "said"), [*(("midpoint.safetensors", *row) for row in CHANGED), *OTHERS])
+@pytest.mark.parametrize(("changes", "said"), CHANGED)
 def test_metadata_that_no_export_has(
-    name: str, changes: dict[str, str], said: str, exported: Files, image: Path, tmp_path: Path
+    changes: dict[str, str], said: str, exported: Files, image: Path, tmp_path: Path
 ) -> None:
-    refused(anew(exported(name), tmp_path / "odd.safetensors", **changes), image, said)
+    refused(anew(exported("midpoint.safetensors"), tmp_path / "odd.safetensors", **changes), image, said)
+
+
+def test_weights_of_several_networks_are_not_predicted_with(exported: Files, image: Path, tmp_path: Path) -> None:
+    refused(exported("pair.safetensors"), image, "holds the weights of several networks: export them as .pt2 or .onnx")
+    family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
+    ss.save(family, tmp_path / "family.safetensors")
+    refused(tmp_path / "family.safetensors", image, "holds the weights of a family, for `ss.load`")

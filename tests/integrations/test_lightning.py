@@ -92,11 +92,6 @@ def assert_recalibrated(module: Any, batches: Any, accurate: Any = None) -> None
         assert float(accurate) == pytest.approx(float(accuracy(net.eval()(x), y)))
 
 
-def same(first: nn.Module, second: nn.Module) -> bool:
-    mine, theirs = first.state_dict(), second.state_dict()
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
-
-
 # Batch-norm statistics
 
 
@@ -105,21 +100,17 @@ def test_validation_is_that_of_the_recalibrated_midpoint() -> None:
     run = trainer(callbacks=[SubspaceCallback()])
     run.fit(module, batches, HELD_OUT)
     assert_recalibrated(module, batches, run.callback_metrics["accuracy"])
-    expected = module.net.distances()
-    assert float(run.callback_metrics["net/l2"]) == pytest.approx(float(expected.l2[0, 1]))
-    assert float(run.callback_metrics["net/cos2"]) == pytest.approx(float(expected.cos2[0, 1]))
 
 
 @pytest.mark.filterwarnings(
     "ignore::subspaces.core.batchnorm.StatisticsWarning"
 )  # as it should be without the callback
-@pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
-def test_training_is_the_same_bit_by_bit_with_the_callback(own: bool) -> None:
+def test_training_is_the_same_bit_by_bit_with_the_callback() -> None:
     """With shuffling and dropout, and validations in the middle of an epoch."""
     found = []
     for added in ([SubspaceCallback()], []):
         module = Holding()
-        batches = loader(shuffle=True, generator=torch.Generator().manual_seed(5) if own else None)
+        batches = loader(shuffle=True)
         trainer(callbacks=added, val_check_interval=0.5).fit(module, batches, HELD_OUT)
         found.append((module.net, torch.rand(())))
         assert module.training
@@ -147,33 +138,15 @@ def test_statistics_are_made_of_the_wanted_batches_once_for_the_same_weights() -
     assert len(calls) == 8
 
 
-def test_a_family_that_keeps_its_statistics_fresh_is_left_alone() -> None:
-    module = Holding(statistics_every=2)
-    trainer(callbacks=[SubspaceCallback()]).fit(module, loader(), HELD_OUT)
-    assert int(module.net.calibrated) == 5  # the first and every second of eight steps
-
-
 def test_where_no_train_loader_is_known_the_error_says_what_to_pass() -> None:
-    class Paired(Holding):
-        def training_step(self, batch: Any, batch_idx: int) -> Any:
-            return super().training_step(batch["first"], batch_idx)
-
     module, batches = Holding(), loader()
     trainer().fit(module, batches)
     with pytest.raises(ss.UserError, match=r"'net' belong to no point.*no train loader.*SubspaceCallback\(loader="):
         trainer(callbacks=[SubspaceCallback()]).validate(module, HELD_OUT, verbose=False)
     trainer(callbacks=[SubspaceCallback(batches)]).validate(module, HELD_OUT, verbose=False)
     assert_recalibrated(module, batches)
-    several = {"first": loader(), "second": loader()}
-    with pytest.raises(ss.UserError, match=r"several train loaders.*SubspaceCallback\(loader=train_loader\)"):
-        trainer(callbacks=[SubspaceCallback()]).fit(Paired(), several, HELD_OUT)
-    trainer(callbacks=[SubspaceCallback(several["first"])]).fit(Paired(), several, HELD_OUT)
-
-
-@pytest.mark.parametrize("options", [{"batches": 0}, {"forward": 3}])
-def test_bad_arguments_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ss.UserError, match=rf"{next(iter(options))}={next(iter(options.values()))}: expected"):
-        SubspaceCallback(**options)
+    with pytest.raises(ss.UserError, match="batches=0: expected"):
+        SubspaceCallback(batches=0)
 
 
 def test_batches_go_through_the_hooks_of_the_module_as_in_training() -> None:
@@ -205,10 +178,8 @@ def test_buffers_that_are_no_statistics_stay() -> None:
 def test_a_compiled_family_is_found() -> None:
     module = Holding()
     bare, module.net = module.net, torch.compile(module.net, backend="eager")
-    run = trainer(callbacks=[SubspaceCallback()], max_epochs=1)
-    run.fit(module, loader(), HELD_OUT)
-    assert int(bare.calibrated) == 4
-    assert "net/l2" in run.callback_metrics
+    trainer(callbacks=[SubspaceCallback()], max_epochs=1, limit_train_batches=2).fit(module, loader(), HELD_OUT)
+    assert int(bare.calibrated) == 2
 
 
 def test_two_processes_make_statistics_of_all_batches(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,9 +209,8 @@ def test_half_precision() -> None:
 # Training
 
 
-@pytest.mark.parametrize("together", [1, 2])
-def test_it_trains_as_a_loop_of_ones_own(together: int) -> None:
-    module, batches, expected = Holding(), loader(), Holding().net
+def test_it_trains_as_a_loop_of_ones_own() -> None:
+    module, batches, expected, together = Holding(), loader(), Holding().net, 2
     trainer(callbacks=[Seeding(), SubspaceCallback()], accumulate_grad_batches=together).fit(module, batches, HELD_OUT)
     optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.9)
     for _ in range(2):
@@ -264,29 +234,27 @@ def test_a_resumed_run_is_the_same_bit_by_bit(tmp_path: Path) -> None:
     stopped.fit(first, loader(), HELD_OUT)
     stopped.save_checkpoint(tmp_path / "last.ckpt")
     run(3).fit(second, loader(), HELD_OUT, ckpt_path=tmp_path / "last.ckpt")
-    assert not same(first, whole)
-    assert same(second, whole)
-    assert same(Holding.load_from_checkpoint(tmp_path / "last.ckpt"), first)
+    mine, theirs = second.state_dict(), whole.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    assert not torch.equal(first.net.omega["others"], whole.net.omega["others"])
 
 
-def averages() -> list[Any]:
-    found: list[Any] = [callbacks.StochasticWeightAveraging(0.05, swa_epoch_start=1)]
-    if hasattr(callbacks, "EMAWeightAveraging"):
-        found += [callbacks.EMAWeightAveraging(decay=0.5, use_buffers=use) for use in (False, True)]
-    return found
+AVERAGES = [lambda: callbacks.StochasticWeightAveraging(0.05, swa_epoch_start=1)]
+if hasattr(callbacks, "EMAWeightAveraging"):
+    AVERAGES.append(lambda: callbacks.EMAWeightAveraging(decay=0.5, use_buffers=True))
 
 
 @pytest.mark.filterwarnings("ignore:`training_step` returned `None`")
 @pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")  # of the sanity check
 @pytest.mark.parametrize("every", [None, 2])
-@pytest.mark.parametrize("index", range(len(averages())))
-def test_averaged_weights_get_statistics_of_their_own(index: int, every: int | None) -> None:
-    module, batches, average = Holding(statistics_every=every), loader(), averages()[index]
-    run = trainer(callbacks=[average, SubspaceCallback()], num_sanity_val_steps=0)
+@pytest.mark.parametrize("average", AVERAGES)
+def test_averaged_weights_get_statistics_of_their_own(average: Any, every: int | None) -> None:
+    module, batches = Holding(statistics_every=every), loader()
+    run = trainer(callbacks=[average(), SubspaceCallback()], num_sanity_val_steps=0)
     run.fit(module, batches, HELD_OUT)
     assert_recalibrated(module, batches, run.callback_metrics["accuracy"])
-    with pytest.raises(ss.UserError, match=rf"before {type(average).__name__}.*callbacks=\[{type(average).__name__}"):
-        trainer(callbacks=[SubspaceCallback(), averages()[index]]).fit(Holding(), batches)
+    with pytest.raises(ss.UserError, match=r"comes before .*WeightAveraging.*callbacks=\[.*SubspaceCallback"):
+        trainer(callbacks=[SubspaceCallback(), average()]).fit(Holding(), batches)
 
 
 class Grouped(Holding):

@@ -14,7 +14,6 @@ from hf_models import (
     answered,
     answerer,
     arguments,
-    assert_same,
     classified,
     classifier,
     continued,
@@ -28,7 +27,6 @@ from transformers import Trainer
 import subspaces as ss
 
 DATA = {classifier: classified, answerer: answered, language_model: continued}
-models = pytest.mark.parametrize("make", DATA, ids=lambda make: make.__name__)
 
 
 def plain(data: Any) -> list[dict[str, Tensor]]:
@@ -36,7 +34,7 @@ def plain(data: Any) -> list[dict[str, Tensor]]:
     return [{name: value for name, value in row.items() if name != "unknown"} for row in data]
 
 
-@models
+@pytest.mark.parametrize("make", DATA, ids=lambda make: make.__name__)
 def test_the_plain_trainer_trains_and_evaluates_the_midpoint(make: Any, tmp_path: Path) -> None:
     family, data = seeded(make), plain(DATA[make]())
     labels = [name for name in data[0] if name != "input_ids"]
@@ -56,16 +54,6 @@ def test_the_plain_trainer_trains_and_evaluates_the_midpoint(make: Any, tmp_path
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.loss.item(), rel=1e-5)
 
 
-def test_the_plain_trainer_continues_bit_for_bit(tmp_path: Path) -> None:
-    steps = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    settings = arguments(tmp_path, remove_unused_columns=False, **steps)
-    whole = Trainer(seeded(classifier, ss.Simplex(3)), settings, train_dataset=plain(classified()))
-    whole.train()
-    again = Trainer(ss.Subspace(classifier, ss.Simplex(3)), settings, train_dataset=plain(classified()))
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
-
-
 def test_a_language_model_stays_tied_and_writes() -> None:
     family = seeded(language_model, ss.Bezier(1))
     assert "lm_head.weight" not in {entry.names[0] for group in family.layout.groups for entry in group.entries}
@@ -77,25 +65,22 @@ def test_a_language_model_stays_tied_and_writes() -> None:
         assert torch.equal(written[:, 8], family.eval()(TOKENS[:2]).logits[:, -1].argmax(-1))
 
 
-def gradients(make: Any, checkpointed: bool, compiled: bool = False) -> list[Tensor]:
+def gradients(checkpointed: bool) -> list[Tensor]:
     def network() -> nn.Module:
-        model: Any = make()
+        model: Any = language_model()
         if checkpointed:
             model.gradient_checkpointing_enable()
         return model  # type: ignore[no-any-return]
 
     family = seeded(network, ss.Simplex(3))
     assert family.template.is_gradient_checkpointing == checkpointed
-    call: Any = torch.compile(family, backend="aot_eager", fullgraph=True) if compiled else family
-    batch = {name: torch.stack([row[name] for row in DATA[make]()[:6]]) for name in ("input_ids", "labels")}
+    batch = {name: torch.stack([row[name] for row in continued()[:6]]) for name in ("input_ids", "labels")}
     torch.manual_seed(1)
-    call(**batch, **({"use_cache": False} if make is language_model else {})).loss.backward()
+    family(**batch, use_cache=False).loss.backward()
     return [omega.grad for omega in family.omega.values() if omega.grad is not None]
 
 
-@pytest.mark.parametrize(("make", "compiled"), [(language_model, False), (classifier, True)])
-def test_gradient_checkpointing_gives_the_same_gradients(make: Any, compiled: bool) -> None:
-    found, expected = gradients(make, True, compiled), gradients(make, False)
+def test_gradient_checkpointing_gives_the_same_gradients() -> None:
+    found, expected = gradients(True), gradients(False)
     assert len(found) == len(expected) > 1
-    for mine, right in zip(found, expected, strict=True):
-        assert_close(mine, right, atol=1e-7, rtol=1e-4) if compiled else assert_same({"": mine}, {"": right})
+    assert all(map(torch.equal, found, expected))

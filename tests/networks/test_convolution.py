@@ -16,7 +16,6 @@ LAYERS = {  # inputs, outputs, size of the kernel, stride, side of the image: th
     "second stage": (32, 32, 3, 1, 16),
     "to the third": (32, 64, 3, 2, 16),
     "third stage": (64, 64, 3, 1, 8),
-    "12 inputs": (12, 16, 3, 1, 16),
     "24 inputs": (24, 32, 3, 1, 16),
     "48 inputs, no neighbours": (48, 64, 1, 2, 16),
 }

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
+from subspaces.errors import UserError
 from subspaces.networks import MLP, CResNet, CResNet20, LeNet, ResNet18, ResNet50, build, head_name, names
 
 COLOUR, GREY = (3, 32, 32), (1, 8, 8)
@@ -57,26 +58,17 @@ def test_dropout_on_a_network_without(name: str):
         build(name, classes=10, image_shape=GREY, dropout=0.2)
 
 
-@pytest.mark.parametrize("name", ["cresnet8", "cresnet20", "resnet18", "resnet50"])
+@pytest.mark.parametrize("name", ["cresnet20", "resnet18"])
 def test_grey_images_on_a_network_for_colour(name: str):
     with pytest.raises(ValueError, match=rf"'{name}' takes images of 3 channels, and .*\(1, 8, 8\) has 1: use 'lenet'"):
         build(name, classes=10, image_shape=GREY)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"classes": 0}, "classes=0: expected at least 1"),
-        ({"image_shape": (8, 8)}, r"image_shape=\(8, 8\): expected \(channels, height, width\)"),
-        ({"image_shape": (1, 0, 8)}, r"image_shape=\(1, 0, 8\): expected"),
-        ({"dropout": -0.1}, "dropout=-0.1: expected a rate from 0 to 1"),
-        ({"dropout": "much"}, "dropout='much': expected a rate"),
-        ({"image_shape": 64}, "image_shape=64: expected"),
-        ({"dropout": 1.5}, "dropout=1.5"),
-    ],
+    "wrong", [{"classes": 0}, {"image_shape": (8, 8)}, {"image_shape": (1, 0, 8)}, {"dropout": -0.1}, {"dropout": 1.5}]
 )
-def test_wrong_numbers(wrong: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message):
+def test_wrong_numbers(wrong: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"=.*: expected at least one class, \(channels, height, width\).*a rate from"):
         build("mlp", **{"classes": 10, "image_shape": GREY, **wrong})
 
 
@@ -85,11 +77,7 @@ def test_wrong_numbers(wrong: dict[str, Any], message: str):
     [
         ("resnet19", r"unknown network 'resnet19' \(did you mean 'resnet18'\?\)"),
         ("CResNet-20", r"'CResNet-20' \(did you mean 'cresnet20'\?\)"),
-        *(
-            (name, r"'mlp', 'timm:NAME', 'torchvision:NAME' or 'package\.module:factory'")
-            for name in ("", ":", "timm:")
-        ),
-        *((name, "^network=.*: expected the name of one, 'cresnet20'") for name in (5, None, nn.Linear)),
+        *((name, r"'mlp', 'timm:NAME', 'torchvision:NAME' or 'package\.module:factory'") for name in ("", "timm:", 5)),
         *((name, r"^network=.*: expected package\.module:factory") for name in ("..bad:x", "a:b:c", "a b:x", "a:b\n")),
     ],
 )
@@ -148,13 +136,8 @@ def pair():
             return x, x
     return Net(1, 1)
 
-def nothing():
-    return None
-
 def broken():
     raise RuntimeError("my\\n own")
-
-made = nn.Identity()
 
 class Plain:
     pass
@@ -164,16 +147,6 @@ def needs_more(classes, width):
 
 def text():
     return "network"
-
-def leaves():
-    raise SystemExit(0)
-
-class Leaving(nn.Module):
-    def forward(self, x):
-        raise SystemExit(3)
-
-def interrupted():
-    raise KeyboardInterrupt
 
 half = functools.partial(by_shape, classes=10)
 
@@ -230,70 +203,42 @@ def test_looking_at_a_network_changes_nothing(mine: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "message"),
+    ("name", "message"),
     [
-        ("no_such_module:f", ModuleNotFoundError, "module 'no_such_module' was not found; is its folder on the Python"),
-        ("their_package.net:f", ModuleNotFoundError, "module 'their_package.net' was not found; is its"),
-        ("their_package.needy:f", ModuleNotFoundError, "module 'a_package_nobody_has' was not found; install"),
-        ("torchvison:resnet18", ModuleNotFoundError, r"'torchvison' was not found;.*did you mean 'torchvision'\?"),
-        ("their_package.nets:fixd", ValueError, r"'their_package.nets' has no 'fixd' \(did you mean 'fixed'\?\)"),
-        ("their_package.nets:number", TypeError, "expected a Python function .* nn.Module, and it is a int"),
-        ("their_package.nets:made", TypeError, "and it is a Identity"),
-        ("their_package.nets:Plain", TypeError, "and it is the class Plain"),
-        (
-            "their_package.nets:needs_more",
-            TypeError,
-            r"needs more than it is told \(missing .*'width'\).*give other arg",
-        ),
-        ("their_package.nets:text", TypeError, "must return an nn.Module, and it returned a str"),
-        ("their_package.nets:leaves", ValueError, "the factory failed with SystemExit: 0$"),
-        ("their_package.nets:Leaving", ValueError, r"does not take images of shape \(1, 8, 8\): SystemExit: 3"),
-        ("their_package.leaving:f", ImportError, "module 'their_package.leaving' cannot be imported, SystemExit: 0"),
-        ("their_package.bad:f", ImportError, "module 'their_package.bad' cannot be imported, SyntaxError: "),
-        ("their_package.nets:nothing", TypeError, "must return an nn.Module, and it returned None"),
-        (
-            "their_package.nets:broken",
-            ValueError,
-            "'their_package.nets:broken': the factory failed with RuntimeError: my own",
-        ),
-        ("their_package.nets:pair", ValueError, r"2 images with a tuple: expected a tensor of shape \(2, 4\)"),
-        ("their_package.nets:by_size", ValueError, r"does not take images of shape \(1, 8, 8\): .*shapes"),
-        ("their_package.nets:fixed", ValueError, r"shape \(2, 10\): expected a tensor of shape \(2, 4\), one logit"),
+        ("no_such_module:f", "module 'no_such_module' cannot be imported .*; is its folder on the Python path"),
+        ("torchvison:resnet18", r"did you mean 'torchvision'\?"),
+        ("their_package.needy:f", "No module named 'a_package_nobody_has'"),
+        ("their_package.bad:f", r"cannot be imported \(SyntaxError: "),
+        ("their_package.leaving:f", r"cannot be imported \(SystemExit: 0\)"),
+        ("their_package.nets:fixd", r"'their_package.nets' has no 'fixd' \(did you mean 'fixed'\?\)"),
+        ("their_package.nets:number", "expected a Python function .* nn.Module, and it is 3"),
+        ("their_package.nets:Plain", "and it is <class 'their_package.nets.Plain'>"),
+        ("their_package.nets:needs_more", r"missing .*'width'; it may ask for .* defaults for all others"),
+        ("their_package.nets:broken", "the factory failed with RuntimeError: my own"),
+        ("their_package.nets:text", "must return an nn.Module, and it returned 'network'"),
+        ("their_package.nets:pair", r"2 images with a tuple: expected a tensor of shape \(2, 4\)"),
+        ("their_package.nets:by_size", r"does not take images of shape \(1, 8, 8\): .*shapes"),
+        ("their_package.nets:fixed", r"shape \(2, 10\): expected a tensor of shape \(2, 4\), one logit"),
     ],
 )
-def test_factory_errors(mine: str, name: str, error: type[Exception], message: str):
-    with pytest.raises(error, match=message):
+def test_factory_errors(mine: str, name: str, message: str):
+    with pytest.raises(UserError, match=message):
         build(name, classes=4, image_shape=GREY)
 
 
 @pytest.mark.parametrize("name", ["os:abort", "builtins:exec", "builtins:dict", "json:dumps", "io:BytesIO"])
 def test_what_is_no_factory_is_not_called(name: str):
-    with pytest.raises(TypeError, match=f"network '{name}': "):
+    with pytest.raises(UserError, match=f"network '{name}': "):
         build(name, classes=4, image_shape=GREY)
-
-
-def test_ctrl_c_in_a_factory_is_a_real_one(mine: str):
-    with pytest.raises(KeyboardInterrupt):
-        build(f"{mine}:interrupted", classes=4, image_shape=GREY)
 
 
 # Optional libraries.
 
 
-@pytest.mark.parametrize(("library", "module"), [("timm", "timm"), ("torchvision", "torchvision.models")])
-def test_missing_library(library: str, module: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.setitem(sys.modules, module, None)
-    message = rf"network '{library}:resnet18' needs {library} .*pip install 'subspaces\[{library}\]'"
+def test_missing_library(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    message = r"network 'timm:resnet18' needs timm, .*pip install --upgrade 'subspaces\[timm\]'"
     with pytest.raises(ModuleNotFoundError, match=message):
-        build(f"{library}:resnet18", classes=10, image_shape=COLOUR)
-
-
-def test_library_for_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "timm.py").write_text("raise RuntimeError('operator does not exist')")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "timm", raising=False)
-    with pytest.raises(ImportError, match=r"timm, which is installed but cannot be imported \(operator does not exist"):
         build("timm:resnet18", classes=10, image_shape=COLOUR)
 
 
@@ -343,10 +288,9 @@ class TestTorchvision:
         network = build("torchvision:googlenet", classes=7, image_shape=COLOUR)
         assert network(torch.randn(2, *COLOUR)).shape == (2, 7)
 
-    @pytest.mark.parametrize("name", ["resnet19", "fcn_resnet50"])
-    def test_unknown(self, name: str):
-        with pytest.raises(ValueError, match=f"torchvision has no classifier '{name}' "):
-            build(f"torchvision:{name}", classes=7, image_shape=COLOUR)
+    def test_unknown(self):
+        with pytest.raises(ValueError, match="torchvision has no classifier 'fcn_resnet50' "):
+            build("torchvision:fcn_resnet50", classes=7, image_shape=COLOUR)
 
     def test_images_it_does_not_take(self):
         with pytest.raises(ValueError, match="takes images of 3 channels"):

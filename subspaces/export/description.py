@@ -1,0 +1,152 @@
+"""What an export says of itself: the metadata inside the file, and the card beside it."""
+
+import html
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from subspaces.core import batchnorm, checks
+from subspaces.core.family import Subspace
+from subspaces.core.outputs import Outputs
+from subspaces.core.selection.selection import shown
+from subspaces.export import ModelError, damaged
+from subspaces.text import number, printable
+
+FORMAT, VERSION = "subspaces-export", "1"
+FILE = "metadata.json"  # in a .pt2 archive
+Kind = Literal["network", "ensemble", "family"]
+SIDE = 1 << 14  # pixels
+CLASSES = 1_000_000
+NUMBERS = 1 << 26  # of an image
+TEXTS = ("kind", "name", "point", "network", "task", "network_outputs")
+READ = ("classes", "image_shape", "mean", "std", "resize", "dropout", "takes", "returns")
+"""The fields that are read again."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The header of an exported file: enough to feed it images and to read its answers."""
+
+    kind: Kind  # one network, several that are averaged, or a family with its point as an input
+    name: str  # of what was exported, such as a run
+    point: str  # where in the family it lies, in words
+    network: str  # a registered name (`mlp`, `timm:resnet18`, `package.module:factory`), or the class of a module
+    classes: tuple[str, ...] = ()  # in the order of the probabilities; none where there are no classes
+    image_shape: tuple[int, ...] = ()  # channels, height and width; none where it does not take images
+    mean: tuple[float, ...] = ()  # what the program normalises with, for each channel; none where it does not
+    std: tuple[float, ...] = ()
+    alphas: tuple[Any, ...] = ()  # the points of the networks
+    resize: int = 0  # to which the shorter side of an image file is scaled before its centre is cut out
+    dropout: float = 0.0  # the rate that the network was built with
+    task: str = "classification"  # its name, "outputs" for outputs as they are, "" where it is not known
+    network_outputs: str = "logits"  # of a classification, for the reader of weights
+    takes: dict[str, str] = field(default_factory=dict)  # type and shape of every input, n for the number of examples
+    returns: dict[str, str] = field(default_factory=dict)  # the same of every output
+    dataset: str = ""  # that it was trained on
+    recipe: dict[str, Any] = field(default_factory=dict)  # all fields of it
+    statistics_images: int = 0  # of the batch-norm statistics; 0 if they were not made anew
+    coordinates: int = 1  # of a family's alpha
+    anchors: int = 0  # of a family, the number of points where statistics were measured
+    commit: str = ""  # of the source tree that it was trained with
+    versions: dict[str, str] = field(default_factory=dict)  # that it was exported with
+
+    def flat(self) -> dict[str, str]:
+        """Return all fields as text by name, as headers take them; other types than text as JSON."""
+        fields = {name: value if isinstance(value, str) else json.dumps(value) for name, value in vars(self).items()}
+        return {"format": FORMAT, "version": VERSION, **fields}
+
+    @classmethod
+    def of(cls, header: Any, where: object) -> "Metadata":
+        """Return the metadata of a classifier of images from the header of a file, each part checked."""
+        if not isinstance(header, Mapping) or header.get("format") != FORMAT:
+            raise ModelError(f"{where} was not written by `subspaces export`: expected a file of that command")
+        if header.get("version") != VERSION:
+            raise ModelError(
+                f"{where} has version {checks.shown(header.get('version'))}, this is {VERSION!r}: upgrade subspaces"
+            )
+        try:
+            found: dict[str, Any] = {name: json.loads(header[name]) for name in READ}
+            found = {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
+            made = cls(**found, **{name: str(header[name]) for name in TEXTS})  # type: ignore[arg-type]
+            takes, returns = (", ".join(f"{n} {form}" for n, form in x.items()) for x in (made.takes, made.returns))
+            images = made.takes.get("images", "" if made.takes else "float32 [n")
+            classifies = made.task == "classification" and made.image_shape and images.startswith("float32 [n")
+            wrong = made._wrong() if classifies and made.kind != "family" else None
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+            raise damaged(where, f"its metadata: {checks.shown(error)}") from None
+        if wrong is not None:
+            raise damaged(where, f"its metadata: {wrong} is {checks.shown(getattr(made, wrong))}")
+        if made.kind == "family":
+            raise ModelError(f"{where} holds a whole family, whose alpha is an input: export one point of it")
+        if not classifies:
+            what = f"takes {takes} and returns {returns}" if takes and returns else "holds the weights of a network"
+            raise ModelError(
+                f"{where} {what[:300]}: expected a classifier of images, float32 [n, C, H, W], which was exported with "
+                "example=images; load this one as its card says"
+            )
+        return made
+
+    def _wrong(self) -> str | None:
+        """Return a field that no export of a classifier of images has so; None if all are right."""
+        shape, classes = self.image_shape, self.classes
+        sides = len(shape) == 3 and all(checks.integer(n) and 1 <= n <= SIDE for n in shape)
+        numbers = [isinstance(x, float) and math.isfinite(x) for x in (*self.mean, *self.std)]
+        right = {
+            "kind": self.kind in get_args(Kind),
+            "network": len(self.network) <= 1000,
+            "network_outputs": self.network_outputs in ("", *get_args(Outputs)),
+            "image_shape": sides and math.prod(shape) <= NUMBERS,
+            "classes": isinstance(classes, tuple) and {*map(type, classes)} == {str} and len(classes) <= CLASSES,
+            "mean": all(numbers) and len(self.mean) in (0, shape[0]),
+            "std": len(self.std) == len(self.mean),
+            "dropout": 0 <= self.dropout <= 1,
+            "resize": self.resize == 0 or (checks.integer(self.resize) and shape[1] == shape[2] <= self.resize <= SIDE),
+        }
+        return next((name for name, fine in right.items() if not fine), None)
+
+
+def card_of(export: Any, target: Path, tolerance: float) -> str:
+    """Return the card of an export, from the template `card.md.jinja`.
+
+    Names come from files and folders of anybody, so whatever the template prints is escaped: neither Markdown nor HTML
+    has a meaning in it. What is code, or was escaped before, is `Markup`.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: value if isinstance(value, Markup) else _escaped(str(value)),
+    )
+    environment.filters |= {
+        "alpha": shown,
+        "thousands": lambda value: f"{value:,}",
+        "quoted": lambda text: Markup(printable(json.dumps(text, ensure_ascii=False))),
+        "printable": lambda text: Markup(printable(text)),
+        "word": number,
+    }
+    module = export.network if export.weights else export.program.network
+    return environment.get_template("card.md.jinja").render(
+        about=export.about,
+        export=export,
+        file=target.name,
+        format=target.suffix[1:].lower(),
+        tolerance=tolerance,
+        types=sorted({str(each.dtype).removeprefix("torch.") for each in module.parameters()}),
+        uncalibrated=export.weights and isinstance(module, Subspace) and bool(batchnorm.tracked(module.template)),
+    )
+
+
+def _escaped(text: str) -> str:
+    """Return text as a line of Markdown that shows it as it is, with nothing of it as Markdown, HTML or a link."""
+    line = printable(re.sub(r"\s+", " ", text))
+    escaped = re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", html.escape(line, quote=False))
+    return re.sub(r"://|www\.", lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", escaped)
