@@ -24,7 +24,7 @@ from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.kept import Kept
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import in_columns, names, shown
-from subspaces.experiments.studies.mixtures import KINDS, PER, WORDS, Kind, Mixing
+from subspaces.experiments.studies.mixtures import KINDS, MIXTURES, WORDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
 from subspaces.experiments.studies.tables import Figure, Result, Table
 from subspaces.experiments.training.recipe import Recipe
@@ -232,7 +232,7 @@ def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
     trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
     subject = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
     with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.raise_if_stopped) as shown:
-        total = len(trunks) * sum(models + 2 + len(PER) * plan.draws for models in plan.models)
+        total = len(trunks) * sum(models + 2 + len(MIXTURES) * plan.draws for models in plan.models)
         tick = counted(shown, "networks that share epochs", 0, total)
 
         def of_trunk(trunk: tuple[int, int]) -> list[dict[str, Any]]:

@@ -21,8 +21,8 @@ Scores = dict[str, dict[str, float]]
 """Metrics by split."""
 Kind = Literal["branch", "average", "ensemble", "global", "layerwise", "per-weight"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-PER: dict[Kind, Literal["network", "layer", "weight"]]
-PER = {"global": "network", "layerwise": "layer", "per-weight": "weight"}
+PER: dict[Kind, Literal["network", "layer"]] = {"global": "network", "layerwise": "layer"}
+MIXTURES: tuple[Kind, ...] = (*PER, "per-weight")
 WORDS: dict[Kind, str] = {
     "branch": "each branch",
     "average": "weight average",
@@ -54,7 +54,7 @@ class Mixing:
             yield "branch", self._one([one], {"kind": "branch"}, partial(self._vertex, index))
         yield "average", self._one(self.subjects, {"kind": "average"}, self._average)
         yield "ensemble", self._one(self.subjects, {"kind": "ensemble"}, self._ensemble)
-        for kind in PER:
+        for kind in MIXTURES:
             for draw in range(self.draws):
                 what = {"kind": kind, "draw": draw}
                 yield kind, self._one(self.subjects, what, partial(self._mixture, kind, draw))
@@ -102,4 +102,8 @@ class Mixing:
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
         part = randomness.mixture(KINDS.index(kind), draw)
         self.family.rng.copy_(randomness.stream(self.first.recipe.seed, "mixtures", part))
-        return self._at(self.family.sample(PER[kind]))
+        if kind in PER:
+            return self._at(self.family.sample(PER[kind]))
+        shape, random = self.family.shape, partial(randomness.uniform, self.family.rng)
+        each = {name: shape.sample((omega.shape[1],), random) for name, omega in self.family.omega.items()}
+        return self._predictor.whole(self.family.theta({name: alpha.T for name, alpha in each.items()}))

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from subspaces.core import randomness
-from subspaces.core.batchnorm import ONE_VALUE
 from subspaces.errors import ArgumentError
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
@@ -65,7 +64,7 @@ def _needs_two(recipe: Recipe, dataset: Dataset) -> bool:
         try:
             network.train()(torch.zeros(1, *shape))
         except ValueError as error:
-            return str(error).startswith(ONE_VALUE)
+            return str(error).startswith("Expected more than 1 value per channel")
     return False
 
 

@@ -10,7 +10,7 @@ from subspaces.experiments.studies.catalogue.lines import NEAR
 from subspaces.experiments.studies.catalogue.scales import Bench
 from subspaces.experiments.studies.instability import InstabilityStudy
 from subspaces.experiments.studies.integral import IntegralStudy
-from subspaces.experiments.studies.mixtures import PER, WORDS, Kind
+from subspaces.experiments.studies.mixtures import MIXTURES, WORDS, Kind
 from subspaces.experiments.studies.noise import QUICK, NoiseStudy, methods_of
 from subspaces.experiments.studies.setting import Setting, train_missing
 from subspaces.experiments.studies.tables import Result
@@ -200,7 +200,7 @@ class Instability(Exhibit[InstabilityStudy]):
 
     def networks(self, plan: Plan) -> float:
         study: instability.Plan = plan.study
-        of_trunk = len(study.models) * (2 + len(PER) * study.draws)  # beside the branches themselves
+        of_trunk = len(study.models) * (2 + len(MIXTURES) * study.draws)  # beside the branches themselves
         return of_trunk * len(study.seeds) * len(study.shared)
 
     def claims(self, bench: Bench) -> list[Claim[InstabilityStudy]]:
