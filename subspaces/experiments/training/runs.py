@@ -314,7 +314,7 @@ class Run:
             finally:
                 if not self.begun([self.folder]):  # it was never started: leave nothing behind
                     with suppress(OSError):
-                        files.sweep(self.folder)
+                        storage.sweep(self.folder)
                         for name in (LOCK, LOG):
                             (self.folder / name).unlink(missing_ok=True)
                         self.folder.rmdir()
