@@ -10,11 +10,10 @@ from subspaces.core.distributed import distribute
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.features import Sampled
-from subspaces.core.files import FileError
 from subspaces.core.memory import keep_memory
 from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
-from subspaces.core.storage import load, save
+from subspaces.core.storage import FileError, load, save
 from subspaces.errors import UserError
 from subspaces.version import __version__
 

@@ -12,7 +12,7 @@ from subspaces import api
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.shared import Code, Quiet, Trust, completing, option, out_option
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.files import to_json
 from subspaces.export.predicting import Predictions
@@ -70,7 +70,7 @@ def predict(
         frame = _frame(found)
         text = frame.to_csv(index=False, lineterminator="\n") if format == "csv" else _table(frame, out is not None)
     if out is not None:
-        files.write(out, text.encode())
+        storage.write(out, text.encode())
     elif text:
         typer.echo(text, nl=False)
     if not found.predictions:

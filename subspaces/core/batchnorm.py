@@ -292,7 +292,7 @@ class KeepingStatistics(nn.Module):
 
     def keep_statistics(self, known: bool = True) -> None:
         """Note that the batch-norm statistics are now those of one point, or of no known one."""
-        seen = batches(self.template)
+        seen, self._asked = batches(self.template), False
         if seen is not None and self.calibrated is not None:
             self.calibrated.copy_(seen if known else torch.full_like(seen, -1))
 

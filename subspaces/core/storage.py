@@ -1,145 +1,177 @@
-"""Families as files: one safetensors file, no pickle.
+"""Files that are written whole or not at all, tensors with a checksum, and families as files.
+
+A family is one safetensors file, no pickle:
 
     vertex.<i>.<name>   vertex i under the network's own parameter names (tied weights once)
     shared.<name>       frozen parameters and persistent buffers
     rng                 the state of the family's random numbers
 
-The header holds the shape and a checksum, and a fingerprint of each frozen parameter that was left out.
+A checksum is of the content alone, so a renamed or copied file is still itself. It finds damage, not malice.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
+import re
+import secrets
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
+from filelock import FileLock
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from subspaces.core import checks, distributed, files
+from subspaces.core import checks, distributed, memory
 from subspaces.core.family import Subspace
-from subspaces.core.files import DamageError, FileError
 from subspaces.core.initial import Factory, GetGroups
-from subspaces.core.layout import trainable
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 
-FORMAT, VERSION = "subspaces", "3"
-REMEDY = "use another copy"
+FORMAT, VERSION = "subspaces", "4"
+TRIES = 100  # to read or lock what others replace or remove
+_REMEDY = "use another copy"
 _SHAPES: dict[str, type[Shape]] = {kind.__name__: kind for kind in (Bezier, Line, Point, Simplex)}
-_HEADER: dict[str, type] = {
-    "shape": dict,
-    "layerwise": bool,
-    "penalised": list,
-    "groups": dict,
-    "options": list,
-    "calibrated": bool,
-    "frozen": dict,
-}
+_LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
+_ABOUT = ("shape", "layerwise", "penalised", "groups", "calibrated", "frozen")  # what a header says of a family
 
 
-def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:
+class DamageError(ArgumentError):
+    """What is wrong with the content of a file, without its name."""
+
+
+class FileError(ArgumentError):
+    """A file that is damaged, or not the one that was expected."""
+
+
+def damaged(path: Path, why: object, remedy: str) -> FileError:
+    """Return the error about a file that is not as it was written."""
+    return FileError(f"{path} is damaged ({why}): {remedy}")
+
+
+# Families
+
+
+def save(
+    module: nn.Module, path: str | os.PathLike[str], shared: bool = True, *, notes: Mapping[str, str] | None = None
+) -> str:
     """Write a family to one safetensors file, replacing an existing one only when complete, and return its checksum.
 
-    The same family makes the same file, byte for byte. With `shared=False` its frozen parameters are left out, which
-    makes a small file of a few trained weights on a large base; `load` takes them from the network that it is given.
-    All ranks of a distributed family call it, and one writes.
+    The same family makes the same file, byte for byte. All ranks of a distributed family call it, and one writes.
+
+    Args:
+        module: a family.
+        path: the file.
+        shared: False leaves its frozen parameters out; `load` takes them from the network that it is given.
+        notes: more entries for the header, which `load` ignores.
     """
-    return write(module, path, shared, {})
-
-
-def write(module: nn.Module, path: str | os.PathLike[str], shared: bool, notes: Mapping[str, str]) -> str:
-    """Write a family as `save` does, with notes in its header that `load` ignores."""
     family = distributed.unwrapped(module)
     if not isinstance(family, Subspace):
         raise ArgumentError(
             f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()"
         )
     target = checks.folder("path", path)
-    distributed.on_first(family.mesh, lambda: _check_target(target))
     frozen = {} if checks.flag("shared", shared) else _frozen(family)
     tensors: dict[str, Tensor] = {}
     for name, value in _tensors(family):  # all ranks gather them, and one keeps them
         if name not in frozen and distributed.is_first(family.mesh):
             tensors[name] = value.detach().cpu()
-    header = {
-        **notes,
-        "format": FORMAT,
-        "version": VERSION,
-        "shape": json.dumps(_describe(family.shape)),
-        "layerwise": json.dumps(family.layerwise),
-        "penalised": json.dumps([e.names[0] for g in family.layout.groups if g.penalised for e in g.entries]),
-        "groups": json.dumps({e.names[0]: g.label for g in family.layout.groups for e in g.entries}),
-        "options": json.dumps(family.options or [], default=float),  # of a tensor of one number
-        "calibrated": json.dumps(family.is_calibrated),
-        "frozen": json.dumps(frozen),
+    about = {
+        "shape": _described(family.shape),
+        "layerwise": family.layerwise,
+        "penalised": [e.names[0] for g in family.layout.groups if g.penalised for e in g.entries],
+        "groups": family.options is not None,
+        "calibrated": family.is_calibrated,
+        "frozen": checksum({}, frozen) if frozen else "",
     }
-    return distributed.on_first(family.mesh, lambda: files.write_tensors(target, tensors, header))
+    header = {**(notes or {}), "format": FORMAT, "version": VERSION, "family": json.dumps(about)}
+    return distributed.on_first(family.mesh, lambda: write_tensors(target, tensors, header))
 
 
 def load(
-    path: str | os.PathLike[str], network: nn.Module | Factory, shape: Shape | None = None, *, verify: bool = True
+    path: str | os.PathLike[str],
+    network: nn.Module | Factory,
+    shape: Shape | None = None,
+    *,
+    groups: GetGroups | None = None,
+    verify: bool = True,
 ) -> Subspace:
     """Read a family back.
 
     Args:
         path: a file that `save` has written.
-        network: a module of the same architecture, which is copied, or its factory. The family is on its device. Of a
-            file without frozen parameters these are the network's, and have to be those of the training.
+        network: a module of the same architecture, which is copied, or its factory; the family is on its device. A
+            file without frozen parameters needs those of the training in it.
         shape: needed only for a shape of your own.
+        groups: the function that made its optimiser groups, if the family had one.
         verify: compare the tensors with the file's checksum; False is quicker, for a file that you trust.
     """
-    header, tensors = read(path, verify=verify)
-    try:
-        found = _parsed(header)
-        shape = _shape(found["shape"], shape, path)
-        _check_count(shape, tensors, path)
-        get_groups = _group_maker(found["groups"], found["options"])
-    except DamageError as error:
-        raise files.damaged(Path(path), error, REMEDY) from None
-    family = Subspace(
-        network,
-        shape,
-        found["layerwise"],
-        init="point",
-        offset=0.0,
-        penalised=lambda name, _: name in found["penalised"],
-        groups=get_groups,
-        seed=0,
-    )
-    frozen = found["frozen"]
-    if frozen:
-        _check_frozen(frozen, _frozen(family), path)
-    places = {name: place for name, place in _tensors(family) if name not in frozen}
-    _check_match(places, tensors, path)
-    with torch.no_grad():
-        for name, place in places.items():
-            place.copy_(tensors[name])
-    family.keep_statistics(known=found["calibrated"])
+    about, tensors = _read(path, verify)
+    if about["groups"] and groups is None:
+        raise FileError(f"{path} holds a family that was made with groups=: pass that function, load(…, groups=…)")
+    shape = _shape(about["shape"], shape, path)
+    there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
+    if there not in (0, shape.vertices):  # before a family of that many is built
+        raise FileError(f"{path} holds {there} vertices, and its header says {shape}: {_REMEDY}")
+    penalised = set(about["penalised"])
+    options: dict[str, Any] = {"penalised": lambda name, _: name in penalised, "groups": groups, "seed": 0}
+    family = Subspace(network, shape, about["layerwise"], init="point", offset=0.0, **options)
+    _fill(family, about, tensors, path)
     return family
 
 
-def read(path: str | os.PathLike[str], verify: bool = True) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return header and tensors of a family's file, or raise `FileError` if it is none."""
+def restore(family: Subspace, path: str | os.PathLike[str]) -> None:
+    """Give a family the vertices, buffers and random numbers of a file of one with the same shape and network."""
+    about, tensors = _read(path, True)
+    _shape(about["shape"], family.shape, path)
+    _fill(family, about, tensors, path)
+
+
+def _read(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what the header of a family's file says, and its tensors."""
     place = checks.folder("path", path)
-    checks.flag("verify", verify)
-    if place.is_dir():
-        raise IsADirectoryError(f"load from {path}, which is a folder: expected the file of a family")
     try:
-        header, tensors = files.read_tensors(place)
+        header, tensors = read_tensors(place)
         if header.get("format") != FORMAT:
             raise FileError(f"{path} is a safetensors file but not a family: expected one written by subspaces.save")
         if header.get("version") != VERSION:
             found = str(header.get("version"))[:20]
-            raise FileError(
-                f"{path} has format version {found}, expected {VERSION}: upgrade subspaces, or save an older file anew"
-            )
-        if verify:
-            files.check(header, tensors)
+            raise FileError(f"{path} has format version {found}, expected {VERSION}: save it anew with this version")
+        if checks.flag("verify", verify):
+            check(header, tensors)
     except DamageError as error:
-        raise files.damaged(place, error, REMEDY) from None
-    return header, tensors
+        raise damaged(place, error, _REMEDY) from None
+    try:
+        about: dict[str, Any] = json.loads(header["family"])
+        return {name: about[name] for name in _ABOUT}, tensors
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise damaged(place, f"its header: {error!r}"[:200], _REMEDY) from None
+
+
+@torch.no_grad()
+def _fill(family: Subspace, about: Mapping[str, Any], tensors: dict[str, Tensor], path: object) -> None:
+    frozen = _frozen(family) if about["frozen"] else {}
+    if about["frozen"] and checksum({}, frozen) != about["frozen"]:
+        raise FileError(
+            f"{path} was saved without its frozen parameters (shared=False), and the network's are others: load it "
+            "with the network that the family was made of, or save it with shared=True"
+        )
+    places = {name: place for name, place in _tensors(family) if name not in frozen}
+    for name in [*places, *tensors]:
+        pair = (each.get(name) for each in (places, tensors))
+        expected, found = ("missing" if each is None else f"{tuple(each.shape)} {each.dtype}" for each in pair)
+        if expected != found:
+            raise FileError(
+                f"{path} is a family of another network: {name} is {found} in the file and {expected} in the network"
+            )
+    for name, place in places.items():
+        place.copy_(tensors[name])
+    family.keep_statistics(known=about["calibrated"])
 
 
 def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
@@ -155,14 +187,10 @@ def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
         yield from ((f"vertex.{index}.{entry.names[0]}", vertex[entry.names[0]]) for entry in entries)
 
 
-def _frozen(family: Subspace) -> dict[str, str]:
-    """Return shape, dtype and checksum of each frozen parameter by its name in a file."""
-    found = {}
-    for name, value in _shared(family).items():
-        if isinstance(value, nn.Parameter):
-            content = files.checksum({}, {name: value.detach().cpu().contiguous()})
-            found[f"shared.{name}"] = f"{tuple(value.shape)} {value.dtype}, checksum {content}"
-    return found
+def _frozen(family: Subspace) -> dict[str, Tensor]:
+    """Return the frozen parameters by their names in a file."""
+    found = {f"shared.{name}": value for name, value in _shared(family).items() if isinstance(value, nn.Parameter)}
+    return {name: value.detach().cpu().contiguous() for name, value in found.items()}
 
 
 def _shared(family: Subspace) -> dict[str, Any]:
@@ -171,113 +199,168 @@ def _shared(family: Subspace) -> dict[str, Any]:
     return {name.removeprefix("template."): state[name] for name in state if name.startswith("template.")}
 
 
-def _check_target(target: Path) -> None:
-    if target.is_dir():
-        raise IsADirectoryError(f"save to {target}, which is a folder: expected the name of a file in it")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"save to {target}, but there is no folder {target.parent}: make it first")
-
-
-# The header
-
-
-def _describe(shape: Shape) -> dict[str, Any]:
+def _described(shape: Shape) -> dict[str, Any]:
     """Return name and fields as they come back from JSON; a shape of the user's that has the name of ours is custom."""
     name = type(shape).__name__
     kind = name if _SHAPES.get(name) is type(shape) else f"custom {name}"
-    described: dict[str, Any] = json.loads(json.dumps({"type": kind, **dataclasses.asdict(shape)}))
-    return described
-
-
-def _parsed(header: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, kind in _HEADER.items():
-        try:
-            value = json.loads(header[name])
-        except (KeyError, ValueError, RecursionError):
-            value = None
-        if not isinstance(value, kind):
-            given = str(header.get(name))[:40]
-            raise DamageError(f"its header's {name!r} is {given!r}, expected a {kind.__name__}")
-        found[name] = value
+    found: dict[str, Any] = json.loads(json.dumps({"type": kind, **dataclasses.asdict(shape)}))
     return found
 
 
-def _shape(described: dict[str, Any], given: Shape | None, path: str | os.PathLike[str]) -> Shape:
-    if given is not None:
-        if not isinstance(given, Shape):
-            raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
-        if _describe(given) != described:
-            raise FileError(
-                f"{path} holds a family of shape {described}, not {_describe(given)}: pass that shape, or none"
-            )
-        return given
-    fields = dict(described)
-    kind = _SHAPES.get(str(fields.pop("type", None)))
-    if kind is None:
-        raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
-    try:
+def _shape(described: Any, given: Shape | None, path: object) -> Shape:
+    if given is not None and not isinstance(given, Shape):
+        raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
+    if given is None:
+        fields = dict(described)
+        kind = _SHAPES.get(str(fields.pop("type", None)))
+        if kind is None:
+            raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
         return kind(**fields)
-    except (TypeError, ValueError) as error:
-        raise DamageError(f"its header's shape is {described}: {error}") from None
+    if _described(given) != described:
+        raise FileError(f"{path} holds a family of shape {described}, not {_described(given)}: pass that, or none")
+    return given
 
 
-def _group_maker(labels: dict[str, str], options: list[dict[str, Any]]) -> GetGroups | None:
-    """Return a function that makes the optimiser groups of a file; None if `groups=` made none."""
-    if not options:
-        return None
-    places = {f"group{index}": index for index in range(len(options))}
-    strange = [label for label in labels.values() if label not in places]
-    if strange or not all(isinstance(each, dict) and "params" not in each for each in options):
-        raise DamageError(f"its header has {len(options)} optimiser groups, and {strange[:1]} is none of them")
-
-    def get_groups(network: nn.Module) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [{**_tuples(each), "params": []} for each in options]
-        for names, parameter in trainable(network):  # one that is not in the file is refused with all its tensors
-            found[places.get(labels.get(names[0], ""), 0)]["params"].append(parameter)
-        return found
-
-    return get_groups
+# Tensors
 
 
-def _tuples(value: Any) -> Any:
-    """Return parsed JSON with tuples for lists, such as betas."""
-    if isinstance(value, dict):
-        return {key: _tuples(each) for key, each in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
+    """Write dense tensors as a safetensors file with a checksum in its header, and return the checksum.
+
+    Tensors on the CPU are not copied, and the same content makes the same bytes: safetensors' own `save_file` shuffles
+    the header, and gives its file to nobody but the user.
+    """
+    stored = {name: _stored(name, value) for name, value in tensors.items()}
+    found, end = checksum(header, stored), 0
+    entries: dict[str, Any] = {"__metadata__": dict(sorted({**header, "checksum": found}.items()))}
+    try:  # to name the dtypes as safetensors does
+        packed = safetensors.torch.save({name: value.new_empty(0) for name, value in stored.items()})
+    except KeyError as error:
+        several = ", ".join(name for name, value in stored.items() if value.dtype in error.args)
+        raise ArgumentError(f"the state {several} has dtype {error}, which safetensors cannot hold") from None
+    dtypes = json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
+    names = sorted(stored, key=lambda name: (-stored[name].element_size(), name))  # so all are aligned
+    for name in names:
+        start, end = end, end + stored[name].nbytes
+        shape = list(stored[name].shape)
+        entries[name] = {"dtype": dtypes[name]["dtype"], "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    write(path, len(text).to_bytes(8, "little"), text, *(_bytes(stored[name]) for name in names))
+    return found
 
 
-# Comparing a file with the network
+def _stored(name: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        kind = f"a tensor with {value.layout}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise ArgumentError(f"the state {name!r} is {kind}: only dense tensors can be saved")
+    return value.detach().cpu().contiguous()
 
 
-def _check_count(shape: Shape, tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
-    """Refuse a shape of more or fewer vertices than the file holds, before a family of that many is built."""
-    there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
-    if there not in (0, shape.vertices):  # a network without trainable parameters has none
-        raise FileError(f"{path} holds {there} vertices, and its header says {shape}: {REMEDY}")
+def _bytes(value: Tensor) -> memoryview:
+    return value.reshape(-1).view(torch.uint8).numpy().data
 
 
-def _check_frozen(expected: dict[str, str], found: dict[str, str], path: str | os.PathLike[str]) -> None:
-    """Refuse a network whose frozen parameters are not those that were left out of the file."""
-    for name in [*expected, *found]:
-        wanted, there = (str(each.get(name, "no frozen parameter"))[:200] for each in (expected, found))
-        if wanted != there or name not in expected or name not in found:
-            raise FileError(
-                f"{path} was saved without its frozen parameters (shared=False), and the network's are others: "
-                f"{name.removeprefix('shared.')} was {wanted}, and is {there}; load it with the network that the "
-                "family was made of, or save it with shared=True"
-            )
+def read_header(path: Path) -> dict[str, str]:
+    """Return the header of a safetensors file, without a look at its tensors."""
+    return read_tensors(path, header_only=True)[0]
 
 
-def _check_match(places: dict[str, Tensor], tensors: dict[str, Tensor], path: str | os.PathLike[str]) -> None:
-    """Refuse a file whose tensors are not those of the network."""
+def read_tensors(path: Path, header_only: bool = False) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return header and tensors of a safetensors file; `check` compares them with their checksum.
 
-    def describe(value: Tensor | None) -> str:
-        return "missing" if value is None else f"{tuple(value.shape)} {value.dtype}"
+    The file has to stay the same meanwhile: safetensors opens it twice, and it may be replaced between.
+    """
+    for tries in range(TRIES):
+        before = _stamp(path)
+        path.open("rb").close()  # an error of safetensors would not name the path
+        try:
+            with safe_open(path, framework="pt") as file:
+                names = [] if header_only else list(file.keys())
+                found = file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+            if _stamp(path) == before:
+                return found
+        except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
+            if memory.ran_out(error):
+                raise
+            # the first time it may have been a signal: safetensors makes another error of Ctrl-C
+            if tries and _stamp(path) == before:
+                size = path.stat().st_size
+                raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
+    raise DamageError(f"it was replaced {TRIES} times while it was read")
 
-    for name in [*places, *tensors]:
-        expected, found = describe(places.get(name)), describe(tensors.get(name))
-        if expected != found:
-            raise FileError(
-                f"{path} is a family of another network: {name} is {found} in the file and {expected} in the network"
-            )
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what identifies a file; what is not a regular one is refused, as opening a pipe would block."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise DamageError("it is not a file")
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def check(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+    """Raise `DamageError` if tensors and header do not match the header's checksum."""
+    if checksum(header, tensors) != header.get("checksum"):
+        raise DamageError("its tensors do not match its checksum")
+
+
+def checksum(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of a header and of names, dtypes, shapes and bytes of tensors."""
+    layout = [(name, str(value.dtype), tuple(value.shape)) for name, value in sorted(tensors.items())]
+    digest = hashlib.sha256(repr([sorted({**header, "checksum": ""}.items()), layout]).encode())
+    for name, *_ in layout:
+        digest.update(_bytes(tensors[name]))
+    return digest.hexdigest()
+
+
+# Any file
+
+
+def write(path: Path, *content: bytes | memoryview) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    with naming(path):
+        with suppress(PermissionError):  # a folder that cannot be listed
+            sweep(path.parent, path.name)
+        try:
+            with writing(partial):
+                with open(partial, "wb") as file:
+                    file.writelines(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(partial: Path) -> Iterator[None]:
+    """Lock a partial file while it is written, so that `sweep` leaves it alone; on Windows it does so anyway."""
+    lock = FileLock(partial)
+    with suppress(OSError):  # a disk without locks, where nothing is swept either
+        if os.name == "posix":
+            lock.acquire(blocking=False)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def sweep(folder: Path, of: str = "") -> None:
+    """Remove partial files and locks of killed processes from a folder; with `of` only those of the file of that name.
+
+    Those of living processes are locked, and stay.
+    """
+    for name in os.listdir(folder):
+        if name.startswith(f".{of}") and _LEFT.fullmatch(name):
+            with suppress(OSError), FileLock(folder / name, blocking=False):
+                (folder / name).unlink()
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file that cannot be written: the error of a full disk names none, or the partial file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}: could not be written", str(path)) from None

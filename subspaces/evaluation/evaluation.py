@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from subspaces.core import checks
-from subspaces.core.files import FileError, damaged
+from subspaces.core.storage import FileError, damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.corruptions import CORRUPTIONS

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from subspaces.core import files
-from subspaces.core.files import damaged
+from subspaces.core import storage
+from subspaces.core.storage import damaged
 from subspaces.errors import ArgumentError
 from subspaces.text import Named
 
@@ -30,7 +30,7 @@ def checksum(content: Any) -> str:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a file, whole or not at all; dataclasses become objects, NaN and infinity are as Python writes them."""
     content = json.loads(json.dumps(value, default=vars))  # names of numbers become text
-    files.write(path, _in_lines({**content, CHECKSUM: checksum(content)}).encode())
+    storage.write(path, _in_lines({**content, CHECKSUM: checksum(content)}).encode())
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _in_lines(value: Mapping[str, Any]) -> str:
 def append_line(path: Path, value: Mapping[str, Any]) -> None:
     """Append a mapping to a file as a line of JSON with a checksum, in place of what is left of an unfinished line."""
     content = json.loads(json.dumps(value))
-    with files.naming(path), open(path, "ab+") as file:
+    with storage.naming(path), open(path, "ab+") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
             if file.read() != b"\n":
@@ -93,7 +93,7 @@ def read_lines(path: Path, remedy: str) -> list[dict[str, Any]]:
 
 def write_plain_json(path: Path, value: Any) -> None:
     """Write a value as an indented JSON file without a checksum, for people and other programs."""
-    files.write(path, (to_json(value, indent=2) + "\n").encode())
+    storage.write(path, (to_json(value, indent=2) + "\n").encode())
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

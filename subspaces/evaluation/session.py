@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core.files import damaged
+from subspaces.core.storage import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import examples, files, shifted_data
 from subspaces.evaluation.display import Progress, counted

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from subspaces.core.files import TRIES, sweep
+from subspaces.core.storage import TRIES, sweep
 
 if TYPE_CHECKING:
     from subspaces.experiments.training.signals import Stop

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from subspaces.core import batchnorm, checks, distributed, files, functional, memory, nested
+from subspaces.core import batchnorm, checks, distributed, functional, memory, nested, storage
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
@@ -323,5 +323,5 @@ def write(export: Export, target: Path, progress: Progress) -> Path:
         export.make(progress)
         writers = {".safetensors": formats.safetensors, ".pt2": formats.pt2, ".onnx": formats.onnx}
         writers[target.suffix.lower()](export, target)
-    files.write(target.with_name(f"{target.name}.md"), card_of(export, target, formats.TOLERANCE).encode())
+    storage.write(target.with_name(f"{target.name}.md"), card_of(export, target, formats.TOLERANCE).encode())
     return target

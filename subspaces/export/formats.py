@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import checks, files, storage
+from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import MissingPackageError
 from subspaces.export import ExportError, ModelError, damaged
@@ -61,10 +61,9 @@ def safetensors(export: Any, target: Path) -> None:
     """Write weights, and read them back; those of a family as `ss.save` does."""
     if isinstance(export.network, Subspace):
         storage.save(export.network, target)
-        storage.read(target)
     else:
-        files.write_tensors(target, export.network.state_dict(), export.about.flat())
-        files.check(*files.read_tensors(target))
+        storage.write_tensors(target, export.network.state_dict(), export.about.flat())
+    storage.check(*storage.read_tensors(target))
 
 
 def pt2(export: Any, target: Path) -> None:
@@ -74,7 +73,7 @@ def pt2(export: Any, target: Path) -> None:
         torch.export.save(exported, buffer, extra_files={FILE: json.dumps(export.about.flat())})
         buffer.seek(0)
         _compare(export, torch.export.load(buffer).module())
-    files.write(target, buffer.getvalue())
+    storage.write(target, buffer.getvalue())
 
 
 def onnx(export: Any, target: Path) -> None:
@@ -92,7 +91,7 @@ def onnx(export: Any, target: Path) -> None:
         raise ExportError(f"the network is too large for one ONNX file ({error}): use a .pt2 file") from None
     export.unread = next(refusals(_parsed(target, content), len(content)), "")
     _compare(export, call)
-    files.write(target, content)
+    storage.write(target, content)
 
 
 def _translated(export: Any, exported: Any) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, files, storage
+from subspaces.core import checks, storage
 from subspaces.core.ensemble import Ensemble
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import Progress, counted
@@ -126,12 +126,12 @@ def _read_weights(path: Path, trust: bool) -> Model:
         if int.from_bytes(file.read(8), "little") > HEADER:
             raise damaged(path, f"its header has more than {HEADER:,} bytes")
     try:
-        header, tensors = files.read_tensors(path)
+        header, tensors = storage.read_tensors(path)
         if header.get("format") == storage.FORMAT:
             raise ModelError(f"{path} holds the weights of a family, for `ss.load`: export a point of it")
         about = Metadata.of(header, path)
-        files.check(header, tensors)
-    except files.DamageError as error:
+        storage.check(header, tensors)
+    except storage.DamageError as error:
         raise damaged(path, error) from None
     if about.kind != "network":
         raise ModelError(f"{path} holds the weights of several networks: export them as .pt2 or .onnx")

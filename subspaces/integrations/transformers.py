@@ -159,9 +159,7 @@ class SubspaceTrainer(Trainer):
             raise FileNotFoundError(
                 f"{resume_from_checkpoint} has no {FILE}: expected a checkpoint that SubspaceTrainer wrote"
             )
-        family: Subspace = self.model
-        found = storage.load(file, family.midpoint(share=True), shape=family.shape)
-        family.load_state_dict(found.state_dict())
+        storage.restore(self.model, file)
 
     def _load_best_model(self) -> None:
         self._load_from_checkpoint(self.state.best_model_checkpoint)

@@ -460,7 +460,7 @@ SAID = {
     "apart": "alpha.* is not the same on all ranks",
     "at apart": "alpha.* is not the same on all ranks",
     "drawn alone": "how many random numbers were drawn, is not the same on all ranks",
-    "no folder": "there is no folder",
+    "no folder": "No such file or directory: could not be written",
     "fully sharded": "as fully_shard does: expected a family that subspaces.distribute has cut",
     "select": "save it",
 }

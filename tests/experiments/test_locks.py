@@ -9,7 +9,7 @@ import filelock
 import pytest
 from processes import Pause, Worker
 
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.experiments import locks
 
 
@@ -107,5 +107,5 @@ def test_disks_without_locks_and_read_only_ones_are_named(
     monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
     with pytest.raises(OSError, match=words), locks.attempt(tmp_path / ".lock"):
         pass
-    files.write(tmp_path / "file", b"written all the same")
+    storage.write(tmp_path / "file", b"written all the same")
     assert os.listdir(tmp_path) == ["file"]

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import subspaces as ss
 from subspaces.cli import app
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.export import ModelError
 
 Files = Callable[[str], Path]
@@ -89,9 +89,9 @@ def test_metadata_of_a_program_that_is_no_object(content: bytes, exported: Files
 
 def anew(path: Path, to: Path, change: Callable[[Tensor], Tensor] = lambda each: each, **changes: str) -> Path:
     """Write a safetensors file with other tensors and metadata, and the checksum of these."""
-    header, tensors = files.read_tensors(path)
+    header, tensors = storage.read_tensors(path)
     header = {name: value for name, value in header.items() if name not in ("checksum", "layout")}
-    files.write_tensors(to, {name: change(each) for name, each in tensors.items()}, {**header, **changes})
+    storage.write_tensors(to, {name: change(each) for name, each in tensors.items()}, {**header, **changes})
     return to
 
 
@@ -141,7 +141,7 @@ def test_a_header_that_is_too_large_is_not_parsed(image: Path, tmp_path: Path) -
 def test_a_changed_byte_among_the_weights_is_noticed(
     name: str, weight: str, exported: Files, image: Path, tmp_path: Path
 ) -> None:
-    _, tensors = files.read_tensors(exported("pair.safetensors" if weight else "midpoint.safetensors"))
+    _, tensors = storage.read_tensors(exported("pair.safetensors" if weight else "midpoint.safetensors"))
     content, path = bytearray(exported(name).read_bytes()), tmp_path / name
     content[content.index(tensors[f"{weight}head.weight"].numpy().tobytes())] ^= 1
     path.write_bytes(content)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.experiments.data.dataset import DataError, Progress
 from subspaces.images import reading
 from subspaces.images.decoding import Pixels
@@ -37,7 +37,7 @@ def build(paths: Sequence[Path], cache: Path | None, size: int, view: View, prog
         _decode_into(array, paths, view, progress)
         return array
     try:
-        with files.writing(partial):
+        with storage.writing(partial):
             target = np.lib.format.open_memmap(partial, "r+")
             _decode_into(target, paths, view, progress)
             target.flush()
@@ -70,7 +70,7 @@ def _reserved(cache: Path | None, shape: tuple[int, ...]) -> Path | None:
     name = cache.name.lstrip(".")
     partial = cache.with_name(f".{name}.{secrets.token_hex(4)}.partial")
     try:
-        files.sweep(cache.parent, name)  # what a killed process left
+        storage.sweep(cache.parent, name)  # what a killed process left
         np.lib.format.open_memmap(partial, "w+", np.uint8, shape)
         with open(partial, "rb+") as file:
             if hasattr(os, "posix_fallocate"):  # a mapped file on a full disk would end the process later

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import checks, files
+from subspaces.core import checks, storage
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
 from subspaces.evaluation.files import MEASUREMENTS, read_lines, read_measurements
@@ -76,7 +76,7 @@ def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
     for check in checks:
         try:
             check()
-        except (RunError, files.FileError, OSError) as error:
+        except (RunError, storage.FileError, OSError) as error:
             found[str(error)] = None
     return list(found)
 
@@ -107,7 +107,7 @@ def measured_of(run: Run) -> Evaluation:
     try:
         found = Evaluation.load(run.folder)
         same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
-    except files.FileError as error:
+    except storage.FileError as error:
         raise RunError(str(error)) from None
     except ArgumentError as error:
         raise RunError(f"{run.folder / FILE} is damaged ({error}): {REMEDY}") from None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.evaluation.files import write_plain_json
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
@@ -89,7 +89,7 @@ class Result:
         texts[path.with_suffix(".md")] = self.markdown()
         write_plain_json(path.with_suffix(".json"), self.summary())
         for place, content in texts.items():
-            files.write(place, content.encode())
+            storage.write(place, content.encode())
         reasons = self.undrawn()
         drawn, left_out = _draw(self, path) if reasons is None else ([], reasons)
         for place in {path.with_suffix(ending) for ending in FORMATS} - set(drawn):

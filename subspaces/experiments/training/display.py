@@ -13,7 +13,7 @@ from typing import Any, Literal, TextIO, get_args
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from subspaces.core import checks, files
+from subspaces.core import checks, storage
 from subspaces.errors import ArgumentError
 from subspaces.experiments.training.runs import Run
 from subspaces.text import nearest, printable
@@ -138,7 +138,8 @@ def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:
     def append(**content: Any) -> None:
         record = io.BytesIO()
         RecordWriter(record).write(Event(wall_time=time.time(), **content).SerializeToString())
-        files.append(path, record.getvalue())
+        with storage.naming(path), open(path, "ab") as file:
+            file.write(record.getvalue())
 
     def write(row: dict[str, Any]) -> None:
         numbers = [Summary.Value(tag=name, simple_value=value) for name, value in row.items() if name != "epoch"]

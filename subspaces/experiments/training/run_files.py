@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.errors import UserError
 from subspaces.evaluation import files as json_files
 
@@ -30,9 +30,9 @@ def as_run_error(path: Path | None = None, remedy: str = "") -> Iterator[None]:
     """Raise the errors about damaged files as those about runs."""
     try:
         yield
-    except files.FileError as error:
+    except storage.FileError as error:
         raise RunError(str(error)) from None
-    except files.DamageError as error:
+    except storage.DamageError as error:
         raise damaged(path or Path(), error, remedy) from None
 
 
@@ -58,14 +58,14 @@ def read_json(path: Path, recipe: str | None, remedy: str) -> dict[str, Any]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str], recipe: str) -> None:
     """Write a safetensors file of the run with this key."""
-    files.write_tensors(path, tensors, {**header, "recipe": recipe})
+    storage.write_tensors(path, tensors, {**header, "recipe": recipe})
 
 
 def read_tensors(path: Path, recipe: str | None, remedy: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return header and tensors of a safetensors file; `recipe` is the key that it must have, None for any."""
     with as_run_error(path, remedy):
-        header, tensors = files.read_tensors(path)
-        files.check(header, tensors)
+        header, tensors = storage.read_tensors(path)
+        storage.check(header, tensors)
     _check_recipe(path, header.get("recipe"), recipe, remedy)
     return header, tensors
 

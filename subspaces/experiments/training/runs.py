@@ -22,7 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
-from subspaces.core import files, storage
+from subspaces.core import storage
 from subspaces.evaluation.environment import environment
 from subspaces.evaluation.files import append_line, read_lines
 from subspaces.experiments import locks
@@ -131,7 +131,7 @@ class Run:
         """The checksum of the family that the result is of, which the file must have."""
         expected = str(self._read_result()["families"].get(FAMILY))
         with run_files.as_run_error(self.family_file, self._remedy):
-            found = files.read_header(self.family_file).get("checksum")
+            found = storage.read_header(self.family_file).get("checksum")
         self._check_checksum(self.family_file, found, expected)
         return expected
 
@@ -145,9 +145,9 @@ class Run:
         if expected is None and path != self.family_file:
             return  # most methods keep one file
         try:
-            header = storage.read(path)[0]
-        except (files.FileError, FileNotFoundError) as error:
-            raise RunError(f"{error}, or {self._remedy}") from None
+            header = run_files.read_tensors(path, None, self._remedy)[0]
+        except FileNotFoundError as error:
+            raise RunError(f"{error}: {self._remedy}") from None
         self._check_checksum(path, header["checksum"], expected)
 
     def starts(self) -> list[dict[str, Any]]:
@@ -205,7 +205,8 @@ class Run:
         path = self.folder / LOG
         if not path.is_file():
             return 0
-        files.sync(path)
+        with storage.naming(path), open(path, "rb+") as file:
+            os.fsync(file.fileno())
         return path.read_bytes().count(b"\n")
 
     def append_log(self, row: Mapping[str, Any]) -> None:
@@ -313,7 +314,7 @@ class Run:
             finally:
                 if not self.begun([self.folder]):  # it was never started: leave nothing behind
                     with suppress(OSError):
-                        files.sweep(self.folder)
+                        storage.sweep(self.folder)
                         for name in (LOCK, LOG):
                             (self.folder / name).unlink(missing_ok=True)
                         self.folder.rmdir()

@@ -16,7 +16,7 @@ from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.evaluation import comparing
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve
@@ -211,4 +211,4 @@ def save(figure: Figure, path: Path) -> None:
     content = io.BytesIO()
     with styled():
         figure.savefig(content, format=ending[1:], dpi=STYLE["savefig.dpi"], metadata=undated)
-    files.write(path, content.getvalue())
+    storage.write(path, content.getvalue())

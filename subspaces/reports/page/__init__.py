@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.evaluation import Evaluation
@@ -32,7 +32,7 @@ def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.
         raise ArgumentError(f"{problem}: expected the name of an HTML file in an existing folder")
     library = _plotly()
     page = Page.of(groups_of(listed(evaluations)))
-    files.write(target, _html(page, library).encode())
+    storage.write(target, _html(page, library).encode())
     return target
 
 

@@ -26,7 +26,7 @@ from study_cases import (
 )
 
 import subspaces as ss
-from subspaces.core import files
+from subspaces.core import storage
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.studies.compare import Comparison, disjoint, training_images
 from subspaces.experiments.studies.entries import entries_of, training_steps
@@ -56,7 +56,7 @@ OTHERS = {
 @pytest.fixture(autouse=True)
 def _figures_that_are_drawn_and_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare tests the pixels and fonts of figures that they draw again; that of the comparison they share is whole."""
-    monkeypatch.setattr(style, "save", lambda figure, path: files.write(path, path.suffix.encode()))
+    monkeypatch.setattr(style, "save", lambda figure, path: storage.write(path, path.suffix.encode()))
 
 
 @pytest.fixture
