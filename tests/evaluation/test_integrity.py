@@ -1,5 +1,6 @@
 """Run folders are checked as a whole: what is wrong is a sentence that names the file, and nothing else is said."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
