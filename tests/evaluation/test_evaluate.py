@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import CPU, Independent, check_row, evaluate, softmax
+from evaluation_cases import Independent, check_row, evaluate, softmax
 
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Row
 from subspaces.evaluation.examples import pictures
 from subspaces.experiments.training import Run, RunError
-from subspaces.experiments.training.batches import statistics_batches
 
 
 def described(rows: list[Row]) -> list[tuple[Any, ...]]:
@@ -49,41 +48,6 @@ def test_a_line_with_held_out_images(runs: Callable[..., list[Path]]) -> None:
     assert (record.statistics["images"], record.statistics["batch"]) == (1000, 128)
     middle = next(row for row in record.rows if row.role == "midpoint")
     assert middle.metrics["accuracy"] == Run.open(folder).result["test_accuracy"]
-
-
-@pytest.mark.parametrize("name", ["simplex", "six", "curve", "standard"])
-def test_other_shapes(name: str, runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs(name)
-    (record,) = evaluate(folder, triangle=2, random=3, grid=(0.2, 1.0))
-    truth = Independent(folder)
-    assert {row.split for row in record.rows} == {"test"}
-    for row in record.rows:
-        check_row(row, truth)
-    roles = [(row.kind, row.role) for row in record.rows if row.average != "logits"]
-    m = truth.family.shape.vertices
-    edges = m * (m - 1) // 2
-    simplex = [("midpoint", 1), ("vertex", m), ("edge", edges), ("random", 3)]
-    along = [("along", 2), ("midpoint", 1), ("along", 2)]
-    counts = {"standard": [("midpoint", 1)], "curve": along}.get(name, simplex)
-    points = [("point", role) for role, count in counts for _ in range(count)]
-    ensembles = {"standard": [], "curve": ["along"] * 3}.get(name, ["vertex", "random"])
-    assert roles == points + [("ensemble", role) for role in ensembles]
-    vertices = [row.alphas[0] for row in record.rows if row.kind == "point" and row.role == "vertex"]
-    assert vertices == (np.eye(m).tolist() if vertices else [])
-
-
-def test_fewer_images_for_the_statistics(runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("line")
-    (full,) = evaluate(folder, grid=())
-    (few,) = evaluate(folder, grid=(), statistics_batches=2)
-    assert (full.statistics["images"], few.statistics["images"]) == (1200, 256)
-    truth = Independent(folder)
-    network = truth.family.at(0.5)
-    ss.recalibrate(network, statistics_batches(truth.recipe, truth.dataset, CPU), batches=2)
-    truth.network = lambda alpha: network.eval()  # type: ignore[method-assign]
-    for row in few.rows:
-        check_row(row, truth)
-    assert few.rows[0].metrics["nll"] != full.rows[0].metrics["nll"]
 
 
 # Examples

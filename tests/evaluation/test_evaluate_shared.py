@@ -2,21 +2,16 @@
 
 import os
 import shutil
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from processes import Pause, Worker
 
 import subspaces as ss
-from subspaces.cli import app
 from subspaces.evaluation import Evaluation
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.evaluating.ensembles import ensembles_in, evaluate_together
-from subspaces.experiments.training import Run
-from subspaces.experiments.training.display import Display
 
 Runs = Callable[..., list[Path]]
 SMALL: dict[str, Any] = {"device": "cpu", "grid": (0.0, 0.5, 1.0)}
@@ -59,27 +54,6 @@ def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp
         assert without_environment(Evaluation.load(folder)) == without_environment(record)
 
 
-def trains(pause: Pause, folder: Path) -> None:
-    plain = Display.tick
-    Display.tick = lambda *told: (plain(*told), pause(2))[0]  # type: ignore[method-assign]
-    ss.train(Run.open(folder).recipe, out=folder.parent, device="cpu", show="quiet", tensorboard=False)
-
-
-def test_a_run_that_is_trained_anew_is_waited_for(runs: Runs) -> None:
-    (folder,) = runs("standard")
-    before = (folder / "family.safetensors").stat().st_mtime_ns
-    (folder / "result.json").unlink()
-    first = Worker(trains, folder)
-    assert first.line() == "there\n"
-    second = Worker(evaluates, [folder])
-    assert second.line() == f"waiting for {folder.name}, which process {first.pid} is training\n"
-    first.resume.set()
-    first.end()
-    said = [line for line in second.end().splitlines() if not line.startswith("waiting for")]  # until it lets go
-    assert said == ["asked"]
-    assert (folder / "family.safetensors").stat().st_mtime_ns > before
-
-
 # Files that several processes add to
 
 
@@ -107,31 +81,3 @@ def test_ensembles_are_shared_and_leave_no_locks(runs: Runs, tmp_path: Path) -> 
 
 
 # A disk that cannot be written to
-
-
-def evaluates_as_nobody(pause: Pause, folder: Path) -> None:
-    """Evaluate without the rights of root, who may write everywhere, from when the folder is first written to."""
-    plain = Run.attempt
-
-    def attempt(self: Run) -> Any:
-        if os.geteuid() == 0:
-            os.seteuid(65534)
-        return plain(self)
-
-    Run.attempt = attempt  # type: ignore[method-assign]
-    os.chdir(folder.parent)  # above it not everybody may look
-    app(["evaluate", folder.name, "--device", "cpu", "-q"])
-
-
-@pytest.mark.parametrize("lock", [True, False])
-def test_a_folder_that_cannot_be_written_to_is_named(lock: bool, runs: Runs) -> None:
-    (folder,) = runs("standard")
-    folder.parent.chmod(0o755)
-    if not lock:
-        (folder / ".lock").unlink()
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(path.stat().st_mode & ~(stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH))
-    said = Worker(evaluates_as_nobody, folder).end(1)
-    folder.chmod(0o755)
-    assert said.startswith(f"error: {folder.name} cannot be written to (Permission denied): ")
-    assert len(said.splitlines()) == 1

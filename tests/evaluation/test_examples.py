@@ -57,22 +57,6 @@ def test_small_pictures_of_any_numbers_are_stretched_and_others_are_left_out() -
         assert small_pictures(other) is None
 
 
-def test_most_classes_first_then_most_changes_then_confidence_then_the_index() -> None:
-    predicted = torch.tensor(
-        [
-            [0, 0, 0, 0, 5, 0, 0],
-            [0, 1, 1, 1, 5, 1, 1],
-            [0, 0, 2, 1, 5, 1, 1],
-            [0, 1, 2, 1, 5, 1, 1],
-        ]
-    )
-    confidence = torch.full(predicted.shape, 0.5)
-    assert choose(predicted, confidence).tolist() == [2, 1, 3, 5, 6]
-    confidence[:, 6] = 0.9
-    assert choose(predicted, confidence).tolist() == [2, 1, 6, 3, 5]
-    assert choose(predicted, confidence, limit=2).tolist() == [2, 1]
-
-
 @given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6), st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
 def test_the_choice_is_that_of_sorted_tuples(p: int, n: int, seed: int, limit: int) -> None:

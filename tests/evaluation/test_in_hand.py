@@ -1,17 +1,12 @@
 """An evaluation in hand: the best point, files, numbers that are none, and errors that name what was passed."""
 
 import re
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-from family_cases import CLASSES, INPUTS, LOADERS, TEST, VALIDATION, family, network, normless
-from torch import Tensor, nn
+from family_cases import LOADERS, TEST, family, network, normless
 
 import subspaces as ss
-from subspaces.evaluation.results import PredictionWarning
 
 
 def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_set() -> None:
@@ -31,25 +26,6 @@ def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_s
     alpha = simplex.best(by="accuracy", on="validation")
     assert len(alpha) == 3  # type: ignore[arg-type]
     family(ss.Simplex(3)).at(alpha)  # type: ignore[arg-type]
-
-
-class NotANumber(nn.Module):
-    """A network that says nothing about the half of the examples."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(INPUTS, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(x)
-        return torch.where(x[:, :1] > 0, out, torch.nan)
-
-
-def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
-    with pytest.warns(PredictionWarning, match="151 of 300 predictions"):
-        found = ss.evaluate(family(ss.Line(), NotANumber), test=TEST, validation=VALIDATION, progress=False)
-    assert all(np.isnan(row.nll) for row in found.rows)
-    assert repr(ss.Evaluation.load(found.save(tmp_path / "nan.json"))) == repr(found)
 
 
 # Errors
@@ -102,13 +78,6 @@ def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str) -> None:
     with pytest.raises(kind, match=words):
         call()
-
-
-def test_constants_of_images_are_one_for_each_channel() -> None:
-    images = [(torch.rand(4, 3, 8, 8), torch.zeros(4).long())]
-    wrong = ss.Corruptions("fog", mean=(0.5, 0.5), std=(0.2, 0.2))
-    with pytest.raises(ValueError, match=r"mean=\(0.5, 0.5\), .* have 3 channels; expected 3 numbers in each"):
-        ss.evaluate(nn.Sequential(nn.Flatten(), nn.Linear(192, 2)), test=images, corruptions=wrong, progress=False)
 
 
 def test_what_was_not_measured_is_named() -> None:

@@ -18,15 +18,6 @@ class Record:
     b: dict[str, Any]
 
 
-def test_json_is_for_people_and_programs(tmp_path: Path):
-    path = tmp_path / "value.json"
-    files.write_plain_json(path, {"a": [1, None], "b": "ω"})
-    text = path.read_text()
-    assert json.loads(text) == {"a": [1, None], "b": "ω"}
-    assert len(text.splitlines()) > 3
-    assert text.endswith("}\n")
-
-
 def test_numbers_that_json_does_not_have_are_objects_that_name_them():
     value = {"a": [[1, 2.5], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
     found = json.loads(files.to_json(value))

@@ -99,12 +99,3 @@ def test_the_graph_makes_the_statistics_of_each_point_from_its_own_weights(
         for name, value in plain.items():
             if name.endswith(("mean", "var")):
                 torch.testing.assert_close(captured[name], value, rtol=1e-4, atol=1e-5)
-
-
-def test_a_plane_that_cannot_be_is_refused_before_anything_is_measured(
-    small: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Predictor, "outputs", None)
-    (folder,) = [retrained.unmeasured(small("first"), tmp_path)]
-    with pytest.raises(ValueError, match="has 1 of the three networks"):
-        ss.evaluate(folder, through=[small("second")], **CPU)

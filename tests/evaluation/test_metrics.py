@@ -1,5 +1,6 @@
 """Metrics against independent implementations."""
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -16,13 +17,18 @@ from torchmetrics.functional.classification import multiclass_accuracy
 from subspaces.evaluation.classification import (
     BINS,
     DISTANCES,
+    POINTS,
     Classes,
+    each_top,
     in_bins,
     log_mean,
+    risk_coverage,
     to_reliability,
 )
 from subspaces.evaluation.metrics import METRICS, of_task, tally
 from subspaces.evaluation.rows import Reliability
+
+quick = settings(max_examples=60, deadline=None)
 
 
 def nll(log_probabilities: Tensor, labels: Tensor) -> float:
@@ -46,9 +52,7 @@ def apart(name: str, p: Tensor, q: Tensor) -> float:
     return metric(certainly(p), certainly(q))
 
 
-def predictions(
-    n: int = 500, classes: int = 7, sharpness: float = 2.0, right: float = 0.0
-) -> tuple[torch.Tensor, torch.Tensor]:
+def predictions(n: int = 500, classes: int = 7, sharpness: float = 2.0, right: float = 0.0) -> tuple[Tensor, Tensor]:
     """Return probabilities and labels; a share `right` of the labels is the predicted class."""
     generator = torch.Generator().manual_seed(3)
     logits = sharpness * torch.randn(n, classes, generator=generator)
@@ -72,28 +76,20 @@ def slow_ece(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
     confidence, prediction = (t.numpy() for t in probabilities.double().max(-1))
     correct = prediction == labels.numpy()
     index = np.minimum((confidence * bins).astype(int), bins - 1)
-    total = 0.0
-    for b in range(bins):
-        members = index == b
-        if members.any():
-            total += members.mean() * abs(correct[members].mean() - confidence[members].mean())
-    return total
+    gaps = [(index == b).mean() * abs(correct[index == b].mean() - confidence[index == b].mean()) for b in set(index)]
+    return float(sum(gaps))
 
 
 def slow_adaptive_ece(probabilities: Tensor, labels: Tensor) -> float:
     confidence, prediction = probabilities.double().max(-1)
     pairs = list(zip(confidence.tolist(), (prediction == labels).tolist(), strict=True))
-    shared = {
-        value: [right for other, right in pairs if other == value] for value in {confidence for confidence, _ in pairs}
-    }
-    queue = sorted(((value, sum(shared[value]) / len(shared[value])) for value, _ in pairs), reverse=True)
-    bins = min(BINS, len(pairs))
-    total = 0.0
+    shared = {value: np.mean([right for other, right in pairs if other == value]) for value, _ in pairs}
+    queue = sorted(((value, shared[value]) for value, _ in pairs), reverse=True)
+    bins, total = min(BINS, len(pairs)), 0.0
     for b in range(bins):
         members = queue[b * len(pairs) // bins : (b + 1) * len(pairs) // bins]
-        gap = np.mean([right for _, right in members]) - np.mean([value for value, _ in members])
-        total += len(members) / len(pairs) * abs(gap)
-    return total
+        total += len(members) / len(pairs) * abs(np.mean([right - value for value, right in members]))
+    return float(total)
 
 
 @pytest.mark.parametrize("right", [0.0, 0.9])
@@ -108,9 +104,9 @@ def test_accuracy_is_scikit_learns_and_torchmetrics(right: float) -> None:
 def test_nll_and_brier_are_scikit_learns(sharpness: float) -> None:
     probabilities, labels = predictions(sharpness=sharpness)
     double = probabilities.double() / probabilities.double().sum(1, keepdim=True)
-    classes = list(range(7))
-    assert nll(probabilities.log(), labels) == pytest.approx(log_loss(labels, double, labels=classes), rel=1e-5)
-    expected = brier_score_loss(labels, double, labels=classes, scale_by_half=False)
+    expected = log_loss(labels, double, labels=list(range(7)))
+    assert nll(probabilities.log(), labels) == pytest.approx(expected, rel=1e-5)
+    expected = brier_score_loss(labels, double, labels=list(range(7)), scale_by_half=False)
     assert measured("brier", probabilities, labels) == pytest.approx(expected, rel=1e-6)
 
 
@@ -130,40 +126,30 @@ def test_calibration_errors_of_many_equal_confidences_are_precise(calibration_er
 
 def test_a_confidence_on_a_border_belongs_to_the_bin_above() -> None:
     probabilities = torch.tensor([[0.5, 0.5], [0.75, 0.25], [0.7499, 0.2501]])
-    labels = torch.tensor([0, 1, 0])
-    binned = reliability(probabilities, labels)
+    binned = reliability(probabilities, torch.tensor([0, 1, 0]))
     assert {b: count for b, count in enumerate(binned.count) if count} == {10: 1, 14: 1, 15: 1}
-    assert binned.accuracy[10] == 1.0
-    assert binned.confidence[15] == 0.75
-    assert binned.accuracy[0] is None
-    assert binned.confidence[0] is None
+    assert (binned.accuracy[10], binned.confidence[15]) == (1.0, 0.75)
+    assert binned.accuracy[0] is binned.confidence[0] is None
 
 
 @given(small())
-@settings(max_examples=60, deadline=None)
-def test_the_gaps_of_the_reliability_are_the_ece(case: tuple[Tensor, Tensor]) -> None:
-    binned = reliability(*case)
-    n = len(case[1])
+@quick
+def test_the_reliability_gives_the_ece_and_a_loop_the_adaptive_one(
+    case: tuple[Tensor, Tensor],
+) -> None:
+    binned, n = reliability(*case), len(case[1])
     assert sum(binned.count) == n
-    gaps = [
-        count * abs(right - confidence) / n
-        for count, right, confidence in zip(binned.count, binned.accuracy, binned.confidence, strict=True)
-        if right is not None and confidence is not None
-    ]
+    each = zip(binned.count, binned.accuracy, binned.confidence, strict=True)
+    gaps = [count * abs(right - sure) / n for count, right, sure in each if right is not None and sure is not None]
     assert len(gaps) == sum(count > 0 for count in binned.count)
     assert sum(gaps) == pytest.approx(measured("ece", *case), abs=1e-14)
     for b, confidence in enumerate(binned.confidence):
         assert confidence is None or b / BINS - 1e-12 <= confidence <= (b + 1) / BINS + 1e-12
-
-
-@given(small())
-@settings(max_examples=60, deadline=None)
-def test_adaptive_ece_is_that_of_a_loop(case: tuple[Tensor, Tensor]) -> None:
     assert measured("adaptive_ece", *case) == pytest.approx(slow_adaptive_ece(*case), abs=1e-12)
 
 
 @given(small(), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@quick
 def test_the_order_of_the_examples_does_not_matter_and_ranges_hold(case: tuple[Tensor, Tensor], random) -> None:
     probabilities, labels = case
     found = summary(probabilities.log(), labels)
@@ -175,30 +161,15 @@ def test_the_order_of_the_examples_does_not_matter_and_ranges_hold(case: tuple[T
     assert found["nll"] >= 0
     # By the triangle inequality no binning can hide the gap of the means.
     gap = abs(found["accuracy"] - float(probabilities.log().exp().max(1).values.double().mean()))
-    assert found["ece"] >= gap - 1e-12
-    assert found["adaptive_ece"] >= gap - 1e-12
+    assert min(found["ece"], found["adaptive_ece"]) >= gap - 1e-12
+    assert found == {name: METRICS[name](Classes(probabilities.log()), labels) for name in found}
 
 
-@given(small())
-@settings(max_examples=40, deadline=None)
-def test_the_summary_is_the_metrics_one_by_one(case: tuple[Tensor, Tensor]) -> None:
-    probabilities, labels = case
-    log_probabilities = probabilities.log()
-    found = summary(log_probabilities, labels)
-    assert list(found) == [each.name for each in of_task("classification")]
-    exact = log_probabilities.exp()
-    for name in ("accuracy", "brier", "ece", "adaptive_ece", "aurc"):
-        assert found[name] == measured(name, exact, labels)
-    assert found == {name: METRICS[name](Classes(log_probabilities), labels) for name in found}
-
-
-@pytest.mark.parametrize("classes", [1, 2, 5])
-@pytest.mark.parametrize("n", [1, 50])
+@pytest.mark.parametrize(("n", "classes"), [(1, 1), (1, 5), (50, 2), (50, 5)])
 def test_a_perfect_predictor(n: int, classes: int) -> None:
     labels = torch.arange(n) % classes
-    log_probabilities = torch.eye(classes)[labels].log()
     expected = {"accuracy": 1.0, "nll": 0.0, "brier": 0.0, "ece": 0.0, "adaptive_ece": 0.0, "aurc": 0.0}
-    assert summary(log_probabilities, labels) == pytest.approx(expected, abs=1e-12)
+    assert summary(torch.eye(classes)[labels].log(), labels) == pytest.approx(expected, abs=1e-12)
 
 
 def test_distances_are_scipys() -> None:
@@ -210,11 +181,42 @@ def test_distances_are_scipys() -> None:
     assert apart("disagreement", p, q) == np.mean([a.argmax() != b.argmax() for a, b in pairs])
 
 
-def test_distances_at_their_ends() -> None:
-    p = torch.eye(3)
-    assert (apart("tv", p, p), apart("disagreement", p, p)) == (0.0, 0.0)
-    assert (apart("tv", p, p.roll(1, 0)), apart("disagreement", p, p.roll(1, 0))) == (1.0, 1.0)
+# Selective prediction
 
+
+def all_orders(case: list[tuple[float, bool]]) -> np.ndarray:
+    """Return the risks at k = 1 … n, averaged over all orders that have the more confident example first."""
+    curves = []
+    for order in itertools.permutations(case):
+        if all(a[0] >= b[0] for a, b in itertools.pairwise(order)):
+            wrong = np.cumsum([not right for _, right in order])
+            curves.append(wrong / np.arange(1, len(order) + 1))
+    return np.mean(curves, 0)
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.5, 0.6, 0.75, 0.9, 1.0]), st.booleans()), min_size=1, max_size=6))
+@quick
+def test_risks_are_the_mean_over_all_orders_of_equals(case: list[tuple[float, bool]]) -> None:
+    confidence = torch.tensor([sure for sure, _ in case], dtype=torch.float64)
+    probabilities = torch.stack([confidence, 1 - confidence], 1)
+    labels, expected = torch.tensor([int(not right) for _, right in case]), all_orders(case)
+    assert measured("aurc", probabilities, labels) == pytest.approx(expected.mean(), abs=1e-12)
+    curve = risk_coverage(each_top(certainly(probabilities), labels))
+    assert curve.coverage == pytest.approx([k / len(case) for k in range(1, len(case) + 1)])
+    assert curve.risk == pytest.approx(expected.tolist(), abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 50, 51, 1000, 10_007])
+def test_coverages_are_spread_from_one_example_to_all(n: int) -> None:
+    probabilities, labels = predictions(n, 3)
+    curve = risk_coverage(each_top(certainly(probabilities), labels))
+    assert len(curve.coverage) == len(curve.risk) == (min(n, 50) if n <= 51 else POINTS)  # 51: the first two coincide
+    assert (curve.coverage[0], curve.coverage[-1]) == (1 / n, 1.0)
+    assert max(np.diff(curve.coverage), default=0) <= 1 / (POINTS - 1) + 1 / n
+    assert curve.risk[-1] == pytest.approx(float((probabilities.argmax(1) != labels).double().mean()))
+
+
+# What does not fit, and a GPU
 
 LABELS = torch.tensor([0, 1])
 HALVES = torch.full((2, 2), 0.5)
@@ -239,7 +241,6 @@ def test_what_does_not_fit_is_named(call: Callable[[], object], message: str) ->
 @pytest.mark.gpu
 def test_on_a_gpu_all_is_the_same() -> None:
     probabilities, labels = predictions(n=10_000, right=0.8)
-    log_probabilities = probabilities.log()
-    there = summary(log_probabilities.cuda(), labels.cuda())
-    assert there == pytest.approx(summary(log_probabilities, labels), abs=1e-6)
+    there = summary(probabilities.log().cuda(), labels.cuda())
+    assert there == pytest.approx(summary(probabilities.log(), labels), abs=1e-6)
     assert reliability(probabilities.cuda(), labels.cuda()).count == reliability(probabilities, labels).count

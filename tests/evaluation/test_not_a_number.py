@@ -50,15 +50,6 @@ def line() -> ss.Subspace:
     return family
 
 
-def test_a_network_of_nan_has_no_right_answer() -> None:
-    with pytest.warns(PredictionWarning, match="network: 40 of 40 predictions on the test examples are NaN at the net"):
-        row = ss.evaluate(NaN(), test=CLEAN, progress=False)["midpoint"]
-    assert (row.accuracy, row.aurc) == (0, 1)
-    assert all(math.isnan(row.metrics[name]) for name in NAN_METRICS)
-    assert row.reliability is not None
-    assert sum(row.reliability.count) == 0
-
-
 def test_nan_is_warned_about_once_and_counts_as_wrong() -> None:
     family = ss.Subspace(lambda: nn.Linear(4, 3), ss.Line(), seed=0)
     with pytest.warns(PredictionWarning, match=r"10 of 40 .* alpha = 0\.\d+.*other measurements.*check") as caught:
@@ -91,16 +82,6 @@ def test_there_is_no_best_of_nothing_but_nan() -> None:
     assert not found.choices or all(math.isfinite(each.reported["validation"][each.by]) for each in found.choices)
     with pytest.raises(ArgumentError, match="nll is NaN at every point of family on the validation examples"):
         found.best(by="nll")
-
-
-def test_a_nan_member_spoils_its_ensemble_and_no_other() -> None:
-    torch.manual_seed(0)
-    good = nn.Linear(4, 3)
-    with pytest.warns(PredictionWarning, match="some in 2 other"):
-        found = ss.evaluate([good, NaN()], test=CLEAN, progress=False, metrics={})
-    alone = [row for row in found.rows if row.kind == "point"]
-    assert [math.isnan(row.nll) for row in alone] == [False, True]
-    assert found["vertices"].accuracy == 0
 
 
 def test_iou_of_pixels_that_are_nan() -> None:

@@ -143,41 +143,6 @@ def test_forward_takes_a_batch_apart():
     assert measured["midpoint"].nll == pytest.approx(expected, abs=1e-6)
 
 
-def test_statistics_are_made_anew_for_a_copy_of_a_network():
-    torch.manual_seed(4)
-    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3)).eval()
-    training = [(3 * torch.randn(20, 4) + 1, torch.zeros(20).long())]
-    found = ss.evaluate(net, test=data(), statistics=training, progress=False)["midpoint"].nll
-    assert not net[1].running_mean.any()
-    assert found != pytest.approx(ss.evaluate(net, test=data(), progress=False)["midpoint"].nll)
-    fresh = ss.evaluate(ss.recalibrate(net, training).eval(), test=data(), progress=False)["midpoint"].nll
-    assert found == pytest.approx(fresh)
-
-
-def test_a_precision_that_is_asked_for_is_used():
-    family = ss.Subspace(lambda: Ending(SEVERAL["logits"]), ss.Line())
-    seen = []
-
-    def forward(network, batch):
-        output = network(batch[0])
-        seen.append(output.dtype)
-        return output
-
-    for what in (family, Ending(SEVERAL["logits"])):
-        for precision, dtype in (("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-            seen.clear()
-            ss.evaluate(what, test=data(), precision=precision, forward=forward, progress=False)
-            assert set(seen) == {dtype}
-
-
-@pytest.mark.parametrize("of", ["tokens", "pixels"])
-def test_an_output_that_does_not_fit_says_what_would(of):
-    expected = {"tokens": r"expected \[batch, length, classes\]", "pixels": r"expected \[batch, classes, height, width"}
-    with pytest.raises(ss.UserError, match=expected[of]) as error:
-        ss.evaluate(Ending(SEVERAL["logits"]), test=[(torch.randn(4, 4), torch.zeros(4, 2).long())], task=of)
-    assert f"of='{of}'" not in str(error.value)
-
-
 # Batches that say too little alone
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import subspaces as ss
 from subspaces.evaluation import points
-from subspaces.evaluation.points import Item, plan
+from subspaces.evaluation.points import plan
 
 
 def test_a_line_is_measured_in_pairs_from_the_ends_to_the_middle() -> None:
@@ -34,10 +34,6 @@ def test_every_point_of_a_grid_comes_with_its_opposite_and_the_middle(grid: list
     assert found == expected
 
 
-def test_one_network_is_one_point() -> None:
-    assert plan(ss.Point()) == [Item("midpoint", (0.0,))]
-
-
 def test_a_triangle_is_measured_at_vertices_middle_edges_grid_and_random_points() -> None:
     items = plan(ss.Simplex(3), triangle=6, random=4, seed=3)
     by_role = {role: [p for i in group for p in i.points] for role, group in itertools.groupby(items, lambda i: i.role)}
@@ -52,12 +48,6 @@ def test_a_triangle_is_measured_at_vertices_middle_edges_grid_and_random_points(
         (i, j, 6 - i - j) for i in range(7) for j in range(7 - i)
     }
     assert [(i.role, i.ensemble) for i in items if i.ensemble] == [("vertex", "vertex"), ("random", "random")]
-
-
-@pytest.mark.parametrize(("m", "count"), [(2, 3), (4, 4 + 1 + 6), (6, 6 + 1 + 15)])
-def test_other_simplexes_have_no_grid_and_nothing_twice(m: int, count: int) -> None:
-    places = [place for item in plan(ss.Simplex(m), random=0) for place in item.points]
-    assert len(places) == len(set(places)) == count
 
 
 def test_random_points_are_fixed_by_the_seed_and_begin_alike() -> None:

@@ -151,18 +151,6 @@ def test_three_networks_of_any_runs(runs: Runs) -> None:
     assert plane.corners[0].label == "digits-curve seed 0 midpoint"
 
 
-def test_planes_with_other_networks_are_kept_and_the_same_one_is_replaced(runs: Runs) -> None:
-    simplex, other = runs("simplex", "other")
-    settings: dict[str, Any] = {"random": 0, "triangle": 0, "device": "cpu", "progress": False}
-    ss.evaluate(simplex, plane=True, cells=2, **settings)
-    record = ss.evaluate(simplex, through=[other], cells=2, **settings)
-    names = ["vertex 1, vertex 2, vertex 3", "vertex 1, vertex 3, digits-standard seed 1"]
-    assert [plane.name for plane in record.planes] == names
-    record = ss.evaluate(simplex, plane=True, cells=3, **settings)
-    assert [len(plane.xs) for plane in record.planes] == [3, 2]
-    assert all(value is not None for plane in record.planes for row in plane.values["nll"] for value in row)
-
-
 def test_planes_that_cannot_be(runs: Runs, tmp_path: Path) -> None:
     line, standard, lenet = runs("line", "standard", "lenet")
     mnist = tmp_path / "mnist"

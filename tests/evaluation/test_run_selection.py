@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Callable
-from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +69,6 @@ def test_what_is_measured_are_all_the_others(run: Path) -> None:
     labels = data.test.labels[others]
     assert found.rows[0].accuracy == float((logits.argmax(1) == labels).double().mean())
     assert found.rows[0].nll == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
-
-
-@pytest.mark.parametrize("per", ["network", "layer"])
-def test_a_simplex_without_labels(
-    small: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per: str
-) -> None:
-    monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
-    run = shutil.copytree(small("simplex"), tmp_path / "simplex")
-    found = select_run(run, **FEW, by="entropy", per=per)
-    assert read_selection(run).alpha == found.alpha
-    assert not found.selection.labelled
-    assert len(found.alpha) == 3  # vertices, or layers
-    assert [type(row.alpha) for row in found.rows] == [list, list if per == "network" else dict, list, list]
 
 
 def test_a_run_that_was_trained_anew_has_no_choice(run: Path) -> None:

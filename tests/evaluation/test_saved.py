@@ -1,4 +1,4 @@
-"""Evaluations as files: what is saved is loaded, and what is no evaluation is refused with the place that is wrong."""
+"""Evaluations as files and as frames: what is saved is loaded, and what is no evaluation is refused by its place."""
 
 import dataclasses
 import math
@@ -8,121 +8,83 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
+from family_cases import LOADERS, TEST, family
 from helpers import resealed
+from torch import nn
 
 import subspaces as ss
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.rows import (
-    Answered,
-    Choice,
-    Corner,
-    Drawn,
-    Examples,
-    Plane,
-    Reliability,
-    RiskCoverage,
-    Row,
-    Training,
-)
+from subspaces.evaluation.rows import Training
 
-METRICS = {"accuracy": 0.5, "nll": 2}
+TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, 1.0, [{"epoch": 1}], None, "", {})
 
 
-def row(alphas: list[Any], **more: Any) -> Row:
-    bins = Reliability([0, 2], [None, 0.75], [None, 0.5])
-    curve = RiskCoverage([0.5, 1.0], [0.0, 0.5])
-    kind = "point" if len(alphas) == 1 else "ensemble"
-    data = more.pop("data", "test")
-    return Row(kind, "along", alphas, [[0.5, 0.5]] * len(alphas), data, 2, METRICS, bins, curve, **more)
+@pytest.fixture(scope="module")
+def measured() -> Evaluation:
+    """An evaluation with something of everything but training and examples."""
+    more = {"corruptions": {"dark": {3: TEST}}, "outliers": {"far": TEST}, "plane": True, "cells": 2}
+    return ss.evaluate(family(ss.Simplex(3)), **LOADERS, random=2, triangle=2, **more)
 
 
-def evaluation() -> Evaluation:
-    corners = [Corner("a", 0.0, 0.0), Corner("b", 1.0, 0.0), Corner("c", 0.0, 1.0)]
-    path = Drawn("a", "path", [0.0, 1.0], [0.0, 0.0], [0.0, 0.0])
-    cells: list[list[float | None]] = [[0.5, None, 1.0], [0.0, 0.0, 0.0]]
-    plane = Plane("p", corners, [0.0, 0.5, 1.0], [0.0, 1.0], {"accuracy": cells, "nll": cells}, "test", 2, 0, [path])
-    dataset = {"name": "digits", "classes": ["0"], "splits": {"test": 2}}
-    pair = row([0.0, 1.0], average="logits", diversity={"tv": 0.5})
-    choice = Choice("pair", "accuracy", "test", True, [0.0, 1.0], {"test": dict(METRICS)})
-    shifted = row([0.5], severity=3, group="weather", source="made", data="fog")
-    told_apart = dataclasses.replace(row([0.5], group="outliers", source="data", data="mnist"), metrics={"auroc": 0.75})
-    return Evaluation(
-        name="run",
-        shape={"kind": "interval", "vertices": 2, "type": "Line"},
-        task="classification",
-        metrics=[
-            Metric("accuracy", "accuracy", "what is right", lower_is_better=False, percent=True),
-            Metric("nll", "NLL", "how improbable that was"),
-        ],
-        answers=[Answered("pair", "ensemble of 0 and 1", 2, "along", [0.0, 1.0], "probabilities")],
-        environment={},
-        dataset=dataset,
-        statistics={"images": 0},
-        recipe={"name": "digits-line"},
-        rows=[
-            row([0.0], scaled={**METRICS, "temperature": 1.5}),
-            row([[0.2, 0.8]], networks=3),
-            pair,
-            shifted,
-            told_apart,
-        ],
-        planes=[plane],
-        choices=[choice],
-        examples=Examples("test", [0.0, 0.5], [1, 1, 2], "AAE=", [3], [7], [[1], [2]], [[0.5], [0.75]]),
-    )
-
-
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
-    training = Training(
-        "g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, 1.0, [{"epoch": 1}], None, "", {}
-    )
-    few = dataclasses.replace(evaluation(), recipe=None, examples=None, planes=[], choices=[])
-    for made in (evaluation(), few, dataclasses.replace(few, training=training, command="subspaces evaluate x")):
+def test_what_is_saved_is_loaded(measured: Evaluation, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    images = [(torch.randn(30, 1, 4, 4), torch.arange(30) % 3)]
+    nets = [nn.Sequential(nn.Flatten(), nn.Linear(16, 3)) for _ in range(2)]
+    shown = ss.evaluate(nets, test=images, progress=False)
+    assert shown.examples is not None
+    for made in (measured, shown, dataclasses.replace(shown, training=TRAINING, command="subspaces evaluate x")):
         for target in (tmp_path, tmp_path / "mine.json"):  # a run folder, and a file of the user's
             made.save(target)
-            assert Evaluation.load(target) == made
+            assert type(made).load(target) == made
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "mine.json"]
 
 
-def test_numbers_that_are_not_finite_are_kept(tmp_path: Path) -> None:
-    made = evaluation()
+def test_numbers_that_are_not_finite_are_kept(measured: Evaluation, tmp_path: Path) -> None:
     for value in (math.nan, math.inf, -math.inf):
-        made.rows = [dataclasses.replace(one, metrics={"accuracy": 0.5, "nll": value}) for one in made.rows]
-        made.planes[0].values["nll"][0][0] = value
-        made.save(tmp_path)
-        found = Evaluation.load(tmp_path)
-        assert repr(found) == repr(made)  # which tells nan from nan, where == does not
+        rows = [dataclasses.replace(one, metrics={"nll": value}) for one in measured.rows]
+        made = dataclasses.replace(measured, rows=rows)
+        assert repr(type(made).load(made.save(tmp_path))) == repr(made)  # which tells nan from nan, where == does not
 
 
-def test_the_frame_has_a_row_for_each_row() -> None:
-    made = evaluation()
-    frame = made.frame
-    assert list(frame["data"]) == ["test", "test", "test", "fog", "mnist"]
-    assert list(frame["severity"]) == [0, 0, 0, 3, 0]
-    assert list(frame["group"]) == ["", "", "", "weather", "outliers"]
-    assert frame["alphas"].tolist()[1:3] == [((0.2, 0.8),), (0.0, 1.0)]
-    assert frame["alpha"].tolist()[0] == 0.0
-    assert pd.isna(frame["nll"].iloc[-1])
-    assert (frame["scaled_nll"].iloc[0], frame["temperature"].iloc[0], frame["tv"].iloc[2]) == (2, 1.5, 0.5)
-    assert dataclasses.replace(made, rows=[]).frame.empty
-    assert made.splits == ["test"]
+def test_the_frame_has_a_row_for_each_row(measured: Evaluation) -> None:
+    frame = measured.frame
+    assert len(frame) == len(measured.rows)
+    for (_, line), row in zip(frame.iterrows(), measured.rows, strict=True):
+        assert (line["data"], line["severity"], line["group"], line["count"]) == (
+            row.data,
+            row.severity,
+            row.group,
+            row.count,
+        )
+        assert [list(alpha) for alpha in line["alphas"]] == row.alphas
+        told = {name: value for name, value in line.items() if name in row.metrics}
+        assert told == row.metrics
+        assert pd.isna(line["tv"]) == (row.diversity is None)
+        assert pd.isna(line["temperature"]) == (row.scaled is None)
+        assert row.scaled is None or line["scaled_nll"] == row.scaled["nll"]
+    assert set(frame["group"]) == {"", "given", "outliers"}
+    assert set(frame["answer"]) == {"", "midpoint", "vertices", "random"}
+    assert dataclasses.replace(measured, rows=[]).frame.empty
+    assert measured.splits == ["test", "validation"]
 
 
 DAMAGES: list[tuple[Callable[[Any], Any], str]] = [
-    (lambda values: values.pop("dataset"), "'dataset'"),
-    (lambda values: values.update(more=1), "'more'"),
-    (lambda values: values["rows"].append(3), "a Row: 'int' object"),
-    (lambda values: values["answers"][0].pop("words"), "'words'"),
-    (lambda values: values["planes"][0].update(more=1), "'more'"),
+    (lambda values: values.pop("dataset"), r"damaged \(.*'dataset'.*\): remove it and evaluate"),
+    (lambda values: values.update(more=1), r"damaged \(.*'more'.*\): remove it and evaluate"),
+    (lambda values: values["rows"].append(3), r"damaged \(.*a Row: 'int' object.*\): remove it and evaluate"),
+    (lambda values: values["planes"][0].update(more=1), r"damaged \(.*'more'.*\): remove it and evaluate"),
+    (lambda values: values.update(schema=1), "has schema 1, this version reads 3: remove it and evaluate anew"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGES)
-def test_what_is_damaged_is_named(damage: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
-    evaluation().save(tmp_path)
+def test_what_is_damaged_is_named(
+    damage: Callable[[Any], Any], message: str, measured: Evaluation, tmp_path: Path
+) -> None:
+    measured.save(tmp_path)
     resealed(tmp_path / "evaluation.json", damage)
-    with pytest.raises(ss.FileError, match=rf"evaluation\.json is damaged \(.*{message}.*\): remove it and evaluate"):
+    with pytest.raises(ss.FileError, match=rf"evaluation\.json.* {message}"):
         Evaluation.load(tmp_path)
 
 
@@ -133,10 +95,3 @@ def test_what_is_no_evaluation_is_refused(text: str, tmp_path: Path) -> None:
         Evaluation.load(tmp_path)
     with pytest.raises(ss.FileError, match=r"has no evaluation\.json: run `subspaces evaluate"):
         Evaluation.load(tmp_path / "none")
-
-
-def test_another_schema_is_said_to_be_one(tmp_path: Path) -> None:
-    evaluation().save(tmp_path)
-    resealed(tmp_path / "evaluation.json", lambda values: values.update(schema=1))
-    with pytest.raises(ss.FileError, match="has schema 1, this version reads 3: remove it and evaluate anew"):
-        Evaluation.load(tmp_path)

@@ -103,14 +103,6 @@ def test_one_logit_is_that_of_the_second_of_two_classes(column: bool, dtype: tor
     assert row.accuracy == accuracy_score(labels, p > 0.5)
 
 
-def test_labels_between_the_classes_and_floats_for_several_logits_are_refused() -> None:
-    for goal in (torch.full((50,), 0.5), torch.full((50,), 2.0)):
-        with pytest.raises(TypeError, match=r"targets of dtype torch\.float32: .*task=Regression\(\)"):
-            ss.evaluate(Given(), test=[(normal(50), goal)], **QUIET)
-    with pytest.raises(TypeError, match="expected class numbers"):
-        ss.evaluate(Given(), test=[(normal(50, 3), torch.ones(50))], **QUIET)
-
-
 # Regression
 
 
