@@ -54,7 +54,7 @@ def report_of_all(recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def opened_report(visitor, report_of_all) -> object:
     """The page of these runs."""
-    return visitor(report_of_all, permissions=["clipboard-read", "clipboard-write"])
+    return visitor(report_of_all)
 
 
 @pytest.fixture

@@ -64,12 +64,6 @@ class Page:
         return any(group.training is not None for group in self.groups)
 
     @property
-    def common(self) -> set[int]:
-        """The seeds that most groups were trained with; of several such sets the largest."""
-        sets = [set(group.seeds) for group in self.groups]
-        return max(sets, key=lambda seeds: (sets.count(seeds), len(seeds)))
-
-    @property
     def statistics(self) -> str:
         """From how many training examples the batch-norm statistics are."""
         counts = {int(one.statistics["images"]) for _, one in self.evaluations if one.statistics.get("images")}
@@ -86,11 +80,11 @@ class Page:
     def subtitle(self) -> str:
         """How it was trained and measured."""
         runs = [group.training for group in self.groups if group.training is not None]
-        about = heading(runs if len(runs) == len(self.groups) else [])
         epochs = listed(str(each) for each in dict.fromkeys(one.epochs for one in runs))
         count = len(self.evaluations)
         parts = [
-            *([about, f"{epochs} epochs"] if runs else []),
+            heading(runs if len(runs) == len(self.groups) else []),
+            f"{epochs} epochs" if runs else "",
             f"{count} {'run' if runs else 'evaluation'}{'s' if count > 1 else ''}",
             f"{self.split} split, {self.images:,} {self.what}",
             f"made {datetime.now(UTC):%Y-%m-%d} by subspaces {__version__}",
@@ -110,10 +104,34 @@ class Page:
         """Return the decimal places that a split of so many examples can tell apart."""
         return (1 if self.images < 5000 else 2) if metric.percent else 3
 
+    def tiles(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Return the first two metrics of each subspace, beside standard training or the vertices on average."""
+        found = []
+        for group in [each for each in self.groups if not each.single] or self.groups:
+            mine, standard = each_answer(group, self.split)[0], standard_for(group, self.groups)
+            ends = [one for one in each_answer(group, self.split, alone=True) if one.kind == "alone"]
+            other, what = next(iter(ends), None), f"its {group.shape['members']} on average"
+            if standard is not None:
+                other, what = each_answer(standard, self.split)[0], "standard training"
+            parts = [
+                (
+                    f"{mine.short} {metric.label}",
+                    self.shown(mine.spread(metric.name).mean, metric) + unit(metric),
+                    "" if other is None else f"{what} {self._against(mine, other, metric)}",
+                )
+                for metric in self.headline
+            ]
+            found.append((capital(group.label), parts))
+        return found
 
-def trained_on(one: Evaluation) -> str:
-    """Return what a data set consists of."""
-    return "examples" if one.training is None else "images"
+    def _against(self, answer: GroupAnswer, other: GroupAnswer, metric: Metric) -> str:
+        """Return the number of another answer and the difference to it, where both have the same seeds."""
+        found = compare(answer.frame, other.frame, metric.name)
+        if found is None or not found.complete or math.isnan(found.difference.mean):
+            return f"{self.shown(other.spread(metric.name).mean, metric)}{unit(metric)}, with other seeds"
+        difference = signed(metric.scale * found.difference.mean, self.places(metric))
+        points = " points" if metric.percent else ""
+        return f"{self.shown(found.second.mean, metric)}{unit(metric)}, difference {difference}{points}"
 
 
 def capital(text: str) -> str:
@@ -146,34 +164,3 @@ def rounded(value: Any, digits: int = 6) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
-
-
-def tiles(page: Page) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Return the first two metrics of each subspace, beside standard training or the vertices on average."""
-    found = []
-    for group in [each for each in page.groups if not each.single] or page.groups:
-        mine, standard = each_answer(group, page.split)[0], standard_for(group, page.groups)
-        ends = [one for one in each_answer(group, page.split, alone=True) if one.kind == "alone"]
-        other, what = next(iter(ends), None), f"its {group.shape['members']} on average"
-        if standard is not None:
-            other, what = each_answer(standard, page.split)[0], "standard training"
-        parts = [
-            (
-                f"{mine.short} {metric.label}",
-                page.shown(mine.spread(metric.name).mean, metric) + unit(metric),
-                "" if other is None else f"{what} {_against(page, mine, other, metric)}",
-            )
-            for metric in page.headline
-        ]
-        found.append((capital(group.label), parts))
-    return found
-
-
-def _against(page: Page, answer: GroupAnswer, other: GroupAnswer, metric: Metric) -> str:
-    """Return the number of another answer and the difference to it, where both have the same seeds."""
-    found = compare(answer.frame, other.frame, metric.name)
-    if found is None or not found.complete or math.isnan(found.difference.mean):
-        return f"{page.shown(other.spread(metric.name).mean, metric)}{unit(metric)}, with other seeds"
-    difference = signed(metric.scale * found.difference.mean, page.places(metric))
-    points = " points" if metric.percent else ""
-    return f"{page.shown(found.second.mean, metric)}{unit(metric)}, difference {difference}{points}"
