@@ -10,7 +10,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation.comparing import Group, place
+from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Array, described
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import begun
@@ -29,7 +29,6 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw one panel for each plane, for the error and below it for the loss, each with one colour bar."""
     panels = _planes(groups, split)
     known = list(panels[0][1].values)
-    metric = {"error": "accuracy", "loss": "nll"}.get(metric or "", metric)
     if metric is not None and metric not in known:
         raise ArgumentError(f"metric={metric!r} was not measured on planes: {nearest(metric, known)}")
     quantities = [described(name, groups) for name in (known if metric is None else [metric])]
@@ -45,24 +44,20 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     for at, quantity in enumerate(quantities):
         _quantity(drawing, axes[at * rows : (at + 1) * rows].ravel(), panels, quantity, dataset)
     drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-    style.fit(drawing)
+    style.settle(drawing, fit=True)
     return drawing
 
 
 def _planes(groups: Sequence[Group], split: str) -> list[Panel]:
-    found, unfinished = [], ""
+    found = []
     for group in groups:
         for one, number in zip(group.evaluations, group.seeds, strict=True):
             seed = f", seed {number}" if len(group.evaluations) > 1 else ""
-            for each in (each for each in one.planes if each.split == split):
-                if begun(each):
-                    found.append((f"{group.label}{seed}", each))
-                else:
-                    unfinished = f"; the plane {each.name!r} of {place(one)} is empty"
+            found += [(group.label + seed, each) for each in one.planes if each.split == split and begun(each)]
     if not found:
         raise UserError(
-            f"no plane on {split!r} among the runs{unfinished}: `subspaces evaluate RUN --plane` measures the one "
-            "through three vertices, --plane-through OTHER one through networks of other runs"
+            f"no plane on {split!r} among the runs: `subspaces evaluate RUN --plane` measures the one through three "
+            "vertices, --plane-through OTHER one through networks of other runs"
         )
     return found
 
@@ -91,7 +86,6 @@ def _quantity(drawing: Figure, axes: Any, panels: Sequence[Panel], quantity: Met
         masked = np.ma.masked_invalid(grid)
         filled = each.contourf(one.xs, one.ys, masked, steps, cmap="viridis", extend="max")
         each.contour(one.xs, one.ys, masked, steps, colors="white", linewidths=0.3, alpha=0.6)
-        filled.set_rasterized(False)
         _decorate(each, one, dataset)
         each.set_title(title)
     for each in axes[len(panels) :]:
@@ -126,12 +120,10 @@ def _decorate(axes: Axes, plane: Plane, dataset: str) -> None:
 
 
 def _name(axes: Axes, plane: Plane, words: str, x: float, y: float) -> None:
-    """Write a name above an upper corner or below a lower one; a long one, or in a flat plane, on the inner side."""
-    width, height = plane.xs[-1] - plane.xs[0], plane.ys[-1] - plane.ys[0]
-    across = (x - plane.xs[0]) / width
+    """Write a name below an upper corner or above a lower one, and towards the middle."""
+    across = (x - plane.xs[0]) / (plane.xs[-1] - plane.xs[0])
     side = 0 if 0.35 < across < 0.65 else 1 if across < 0.5 else -1
-    outside = height > width / 2 and "\n" not in words
-    up = 1 if (y - plane.ys[0] > height / 2) is outside else -1
+    up = -1 if y - plane.ys[0] > (plane.ys[-1] - plane.ys[0]) / 2 else 1
     aligned: dict[str, Any] = {"ha": ("center", "left", "right")[side], "va": "bottom" if up > 0 else "top"}
     label = axes.annotate(words, (x, y), (-2 * side, 5 * up), textcoords="offset points", zorder=5, **aligned)
     label.set(multialignment="center", path_effects=list(HALO), in_layout=False)  # a long name makes no axes small

@@ -90,9 +90,7 @@ def _needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]
         for one, seed in zip(group.evaluations, group.seeds, strict=True):
             names = set(of_seeds(rows, (seed,))["data"])
             if not names or not {each.name for each in found} <= names:
-                run = f"run `subspaces evaluate {place(one)} --corruptions all`"
-                hint = "pass corruptions= to evaluate" if place(one) == one.name else run
-                raise UserError(f"{place(one)} was not measured on shifted data: {hint}")
+                raise UserError(f"{place(one)} was not measured on shifted data: evaluate it with corruptions")
         check_split(group, SPLIT)
     if not found:
         raise UserError("the runs were measured on different shifted data: evaluate them alike")
@@ -124,26 +122,22 @@ def _bars_of(group: Group, look: style.Look, places: Places, shown: Metric, stan
     zero = None if standard is None else [changed(standard, each)[0].relative(shown.name) for each in places]
     walked = group.interval and shown.goal is None
     best = _minus(group, [best_along(group, each, shown) for each in places], zero) if walked else []
-    full = {"facecolor": look.colour, "edgecolor": look.colour, "linewidth": 0.6}
-    hatched = {"facecolor": "white", "edgecolor": look.colour, "hatch": "//////", "linewidth": 0.6}
     made = []
     for answer in [*answers[:1], *[one for one in answers[1:] if one.networks > 1][:1]]:
         changes = _minus(group, [each[answer.words].relative(shown.name) for each in every], zero)
-        paint = hatched if answer.networks > 1 else full
-        made.append(Bars(answer.label, paint, changes, best if answer is answers[0] else []))
+        paint: dict[str, Any] = {"facecolor": look.colour, "edgecolor": look.colour, "linewidth": 0.6}
+        paint |= {"facecolor": "white", "hatch": "//////"} if answer.networks > 1 else {}
+        made.append(Bars(style.wrapped(answer.label), paint, changes, best if answer is answers[0] else []))
     return made
 
 
 def _minus(group: Group, changes: Changes, zero: Changes | None) -> list[Spread]:
     """Return changes in percent, or the differences to standard training with the same seeds."""
-    found = changes
     if zero is not None:
-        found = [{s: one[s] - other[s] for s in one if s in other} for one, other in zip(changes, zero, strict=True)]
-    if not all(found):
-        raise UserError(
-            f"{group.label} and standard training have no seed in common: expected runs with the same seeds"
-        )
-    return [spread([100 * change for change in each.values()]) for each in found]
+        changes = [{s: a[s] - b[s] for s in a if s in b} for a, b in zip(changes, zero, strict=True)]
+    if not all(changes):
+        raise UserError(f"{group.label} and standard training share no seed: expected runs with the same seeds")
+    return [spread([100 * change for change in each.values()]) for each in changes]
 
 
 def _draw(axes: Axes, one: Bars, at: Any, width: float) -> None:
@@ -200,6 +194,6 @@ def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figu
         axes.xaxis.set_major_locator(MaxNLocator(3, steps=[5, 10]))
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    star = Line2D([], [], color=along.GREY, label="best network", **STAR)
+    star = Line2D([], [], color=along.GREY, label=BEST, **STAR)
     along.legends(drawing, methods, [*lines, star], groups, 3, _heading(groups, found, split))
     return drawing
