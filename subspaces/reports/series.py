@@ -36,14 +36,9 @@ def along(
     average: str | None = None,
     levels: Sequence[GroupAnswer] | None = None,
 ) -> list[Series]:
-    """Return the points and ensembles of lines and curves, and the answers of all others as levels.
+    """Return the points and ensembles of lines and curves, and answers of the other groups as levels.
 
-    Args:
-        groups: of evaluations.
-        metric: what is shown.
-        split: on which examples.
-        average: how the members of the ensembles are averaged where a group has several ways; by default its first.
-        levels: answers of groups that have no alpha; by default the own answer of each.
+    Ensembles are averaged in the way of that name, or else as usual. The levels are by default the own answer of each.
     """
     found = []
     for index, group in enumerate(groups):
@@ -69,13 +64,11 @@ def averages(group: Group, split: str) -> list[str]:
 
 
 def logged(groups: Sequence[Group], column: Metric) -> list[Series]:
-    """Return a column of the logs over the epochs; single networks have no distance between vertices."""
-    return [
-        Series(group.label, index, _scaled(curve, column))
-        for index, group in enumerate(groups)
-        if not (group.trained_alone and column.name in LOGGED)
-        if len((curve := curves.logged(group, column.name)).grid)
-    ]
+    """Return a column of the logs over the epochs, of groups with several vertices."""
+    found = (
+        (index, curves.logged(group, column.name)) for index, group in enumerate(groups) if not group.trained_alone
+    )
+    return [Series(groups[at].label, at, _scaled(curve, column)) for at, curve in found if len(curve.grid)]
 
 
 def selective(groups: Sequence[Group], split: str) -> list[Series]:

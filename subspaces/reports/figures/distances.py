@@ -87,7 +87,8 @@ def predictions(group: Group, name: str, split: str) -> Array:
 
 def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw L2 distance and cos² one above the other."""
-    shown = [pair for pair in zip(groups, style.looks(groups), strict=True) if not pair[0].trained_alone]
+    looks = style.looks(groups)
+    shown = [pair for pair in zip(groups, looks, strict=True) if not pair[0].trained_alone]
     for one in (one for group in groups for one in group.evaluations):
         if one.training is None or not one.training.log:
             raise UserError(f"{place(one)} has no log.jsonl: train it first")
@@ -96,8 +97,8 @@ def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     drawing = style.blank(style.COLUMN, 0.6 + 1.35 * len(LOGGED))
     panels = drawing.subplots(len(LOGGED), 1, sharex=True, squeeze=False)[:, 0]
     for axes, column in zip(panels, LOGGED, strict=True):
-        for line in series.logged([group for group, _ in shown], described(column)):
-            style.band(axes, line.curve, 1.0, shown[line.group][1], every=max(1, len(line.curve.grid) // 6))
+        for line in series.logged(groups, described(column)):
+            style.band(axes, line.curve, 1.0, looks[line.group], every=max(1, len(line.curve.grid) // 6))
         axes.set_ylabel(described(column).axis)
         axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
     panels[0].set_title(style.heading(groups))

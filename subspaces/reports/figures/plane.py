@@ -120,10 +120,12 @@ def _decorate(axes: Axes, plane: Plane, dataset: str) -> None:
 
 
 def _name(axes: Axes, plane: Plane, words: str, x: float, y: float) -> None:
-    """Write a name below an upper corner or above a lower one, and towards the middle."""
-    across = (x - plane.xs[0]) / (plane.xs[-1] - plane.xs[0])
+    """Write a name above an upper corner or below a lower one; a long one, or in a flat plane, on the inner side."""
+    width, height = plane.xs[-1] - plane.xs[0], plane.ys[-1] - plane.ys[0]
+    across = (x - plane.xs[0]) / width
     side = 0 if 0.35 < across < 0.65 else 1 if across < 0.5 else -1
-    up = -1 if y - plane.ys[0] > (plane.ys[-1] - plane.ys[0]) / 2 else 1
+    outside = height > width / 2 and "\n" not in words
+    up = 1 if (y - plane.ys[0] > height / 2) is outside else -1
     aligned: dict[str, Any] = {"ha": ("center", "left", "right")[side], "va": "bottom" if up > 0 else "top"}
     label = axes.annotate(words, (x, y), (-2 * side, 5 * up), textcoords="offset points", zorder=5, **aligned)
     label.set(multialignment="center", path_effects=list(HALO), in_layout=False)  # a long name makes no axes small

@@ -26,7 +26,7 @@ ROOM = 0.8  # of the place of a corruption, for its bars
 GAP = 0.6  # between groups of corruptions, in such places
 ACROSS = 4  # panels in a row
 STAR: dict[str, Any] = {**along.STAR, "markerfacecolor": "white"}  # chosen on the very images that it is reported on
-BEST = "best network at any α, chosen on these very images"
+BEST = "best network, chosen on these images"
 BLACK = "#222222"
 Places = Sequence[list[Condition]]
 """What each place of the axis is a mean over."""
