@@ -30,15 +30,11 @@ class Series:
 
 
 def along(
-    groups: Sequence[Group],
-    metric: Metric,
-    split: str,
-    average: str | None = None,
-    levels: Sequence[GroupAnswer] | None = None,
+    groups: Sequence[Group], metric: Metric, split: str, levels: Sequence[GroupAnswer] | None = None
 ) -> list[Series]:
     """Return the points and ensembles of lines and curves, and answers of the other groups as levels.
 
-    Ensembles are averaged in the way of that name, or else as usual. The levels are by default the own answer of each.
+    The levels are by default the own answer of each.
     """
     found = []
     for index, group in enumerate(groups):
@@ -49,18 +45,11 @@ def along(
             continue
         points = curves.along(group, metric.name, split)
         found.append(Series(f"{group.label}: at α", index, _scaled(points, metric), "points"))
-        pairs = curves.along(group, metric.name, split, average if average in averages(group, split) else None)
+        pairs = curves.along(group, metric.name, split, average=None)
         if len(pairs.grid):
             mirrored = _scaled(curves.mirrored(pairs), metric)
             found.append(Series(f"{group.label}: α and 1 − α together", index, mirrored, "pairs"))
     return found
-
-
-def averages(group: Group, split: str) -> list[str]:
-    """Return how the ensembles of alpha and 1 - alpha of a group are averaged, the usual way first."""
-    frame = group.frame
-    found = frame[(frame["data"] == split) & (frame["kind"] == "ensemble") & (frame["role"] == "along")]
-    return list(dict.fromkeys(found["average"]))
 
 
 def logged(groups: Sequence[Group], column: Metric) -> list[Series]:

@@ -39,7 +39,6 @@ class Table:
     rows: Sequence[Sequence[str]]
     groups: Sequence[str] = ()  # of each row
     best: set[tuple[int, int]] = field(default_factory=set)  # row and column
-    titles: dict[str, str] = field(default_factory=dict)  # what a column means
 
     @cached_property
     def numbers(self) -> list[bool]:

@@ -62,7 +62,6 @@ def page(opened_report, visit) -> object:
     """The page of these runs, with its selects as in the beginning."""
     for name, label in {
         "along-metric": "Accuracy",
-        "along-average": "probabilities",
         "walk-run": "line, seed 0",
     }.items():
         opened_report.select_option(f"#{name}", label=label)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -275,8 +274,8 @@ def test_files(drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     figures.save(drawn("along"), Path("other.PDF"))
     assert Path("other.PDF").read_bytes().startswith(b"%PDF")
     Path("d.png").mkdir()
-    for out, message in (("a.jpg", "ends in .png or .pdf"), ("x/a.png", "x does not exist"), ("d.png", "is a folder")):
-        with pytest.raises(ValueError, match=re.escape(message)):
+    for out in ("a.jpg", "x/a.png", "d.png"):
+        with pytest.raises(ValueError, match=f"{out}: expected a name that ends in .png or .pdf"):
             figures.outputs("along", out)
 
 

@@ -136,7 +136,7 @@ def test_every_point_is_there_as_csv(report_of_all, recorded):
 # Lines
 
 
-def curves(recorded, average: str) -> dict[str, tuple[list[float], np.ndarray]]:
+def curves(recorded) -> dict[str, tuple[list[float], np.ndarray]]:
     """Return what goes along alpha: names, alphas and metrics [seeds, points, metrics]."""
     found, (grid, _) = {}, recorded.along("line")
     for (name, way), (values, _) in recorded.ways().items():
@@ -144,17 +144,16 @@ def curves(recorded, average: str) -> dict[str, tuple[list[float], np.ndarray]]:
             found["standard"] = (grid, np.repeat(values[:, None], len(grid), 1))
         elif name in ("line", "curve") and way == "midpoint":
             found[f"{name}: at α"] = recorded.along(name)
-            found[f"{name}: α and 1 − α together"] = recorded.together(name, average)
+            found[f"{name}: α and 1 − α together"] = recorded.together(name, "probabilities")
         elif name == "simplex" and way != "vertices, on average":
             found[f"{LABELS[name]}: {way}"] = (grid, np.repeat(values[:, None], len(grid), 1))
     return found
 
 
-@pytest.mark.parametrize(("number", "average"), [(0, "probabilities"), (1, "logits")])
-def test_every_metric_along_the_subspace(charts, recorded, number, average):
-    expected = curves(recorded, average)
+def test_every_metric_along_the_subspace(charts, recorded):
+    expected = curves(recorded)
     for at, (metric, (label, percent, higher)) in enumerate(METRICS.items()):
-        traces, layout, caption = plot(charts, "along", f"{at}|{number}")
+        traces, layout, caption = plot(charts, "along", f"{at}")
         lines = lines_of(traces)
         assert list(lines) == list(expected)
         for name, line in lines.items():
@@ -237,7 +236,7 @@ def test_planes(charts, recorded, number, metric):
             assert [" off the plane" in text for text in trace["text"]] == [d > 0.01 for d in drawn.distance]
         assert casing["x"] == path["x"]
         named = [(corner.label, corner.x, corner.y) for corner in plane.corners]
-        assert list(zip(corners["text"], corners["x"], corners["y"], strict=True)) == named
-        assert [each["text"] for each in layout["annotations"]] == [corner.label for corner in plane.corners]
+        assert [(each["text"], each["x"], each["y"]) for each in layout["annotations"]] == named
+        assert list(zip(corners["x"], corners["y"], strict=True)) == [(x, y) for _, x, y in named]
         assert f"on {CELLS[0]} × {CELLS[1]} cells; validation split, 60 images" in caption
         assert caption.endswith("Some cells are not computed yet.")

@@ -109,7 +109,6 @@ def named(row: Row) -> str:
 @pytest.mark.parametrize(("name", "seed"), [("line", 2), ("curve", 1)])
 def test_every_point_of_a_line_or_curve(page, recorded, name, seed):
     enter(page, name, seed)
-    assert page.locator("#walk-alpha").input_value() == "2"  # α = 0.1
     points = sorted(recorded.rows(name, seed, is_point), key=lambda row: row.alphas[0])
 
     def partner(row: Row) -> Row:
@@ -119,13 +118,6 @@ def test_every_point_of_a_line_or_curve(page, recorded, name, seed):
     assert page.locator(".ends span").all_inner_texts() == ["α = 0", "α = 1"]
     for place, shown in enumerate(everywhere):
         assert shown["said"] == named(points[place])
-        assert shown["head"][4:] == ["along α"]
-        for line, metric in zip(shown["lines"], METRICS, strict=True):
-            values = np.array([row.metrics[metric] for row in points])
-            share = (values - values.min()) / (values.max() - values.min())
-            drawn = np.array([[float(part) for part in pair.split(",")] for pair in line.split()])
-            assert drawn[:, 0] == pytest.approx(1 + 118 * np.linspace(0, 1, 21), abs=0.01)
-            assert drawn[:, 1] == pytest.approx(24 - 22 * share, abs=0.01)  # upwards is more
 
 
 # The triangle
@@ -181,6 +173,6 @@ def test_a_point_of_the_triangle_is_clicked(page):
 def test_the_slider_by_keyboard(page):
     slider = page.get_by_role("slider", name="Point of the subspace, α")
     slider.focus()
-    for key, name in (("ArrowRight", "α = 0.15"), ("ArrowRight", "α = 0.2"), ("Home", "α = 0"), ("End", "α = 1")):
+    for key, name in (("ArrowRight", "α = 0.05"), ("ArrowRight", "α = 0.1"), ("Home", "α = 0"), ("End", "α = 1")):
         page.keyboard.press(key)
         assert slider.get_attribute("aria-valuetext") == page.locator("#walk-name").inner_text() == name

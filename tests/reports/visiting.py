@@ -126,7 +126,6 @@ SNAPSHOT = """() => {
     name: text("#walk-name")[0], said: of("#walk-alpha", "aria-valuetext")[0],
     caption: text("#walk-numbers caption")[0], head: text("#walk-numbers thead th"),
     body: all("#walk-numbers tbody tr").map((row) => [...row.cells].map((cell) => cell.textContent)),
-    lines: of("#walk-numbers polyline", "points"),
     traces: drawn("#walk-reliability"), triangle: drawn("#walk-triangle"),
     title: text("#walk-strip h3")[0] ?? "", classes: of("#walk-strip li", "class"),
     images: of("#walk-strip img", "src"), truths: text("#walk-strip .truth"),

@@ -101,10 +101,8 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
     if out is None:
         return [Path(f"{name}{ending}") for ending in FORMATS]
     path = Path(out)
-    if path.suffix.lower() not in FORMATS:
-        raise ArgumentError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ArgumentError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
+    if path.suffix.lower() not in FORMATS or path.is_dir() or not path.parent.is_dir():
+        raise ArgumentError(f"{path}: expected a name that ends in {' or '.join(FORMATS)} in an existing folder")
     return [path]
 
 

@@ -59,10 +59,15 @@ def shift(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     ]
     drawing = style.blank(style.PAGE, 3.0)
     axes = drawing.add_subplot()
-    where = _named(axes, places)
+    where, width = _named(axes, places), ROOM / len(every)
     for number, one in enumerate(every):
-        width = ROOM / len(every)
-        _draw(axes, one, where + (number - (len(every) - 1) / 2) * width, width)
+        at, heights = where + (number - (len(every) - 1) / 2) * width, [each.mean for each in one.changes]
+        axes.bar(at, heights, width, **one.paint)
+        if one.changes[0].std is not None:
+            errors = [each.std or 0.0 for each in one.changes]
+            axes.errorbar(at, heights, errors, fmt="none", ecolor=BLACK, elinewidth=0.7)
+        if one.best:
+            axes.plot(at, [each.mean for each in one.best], color=BLACK, zorder=3, **STAR)
     axes.axhline(0, color=BLACK, linewidth=0.6)
     minus = " minus that of\nstandard training (points)" if standards else " (%)"
     axes.set_ylabel(f"relative change of\n{shown.label}{minus}")
@@ -82,16 +87,14 @@ def _needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]
     """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
     if split != SPLIT:
         raise ArgumentError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
-    found = conditions.conditions(groups)
     for group in groups:
         rows = shifted_rows(group)
-        if group.interval:
-            rows = rows[rows["kind"] == "point"]  # of a line or curve the points are shown
+        rows = rows[rows["kind"] == "point"] if group.interval else rows  # of a line or curve the points are shown
         for one, seed in zip(group.evaluations, group.seeds, strict=True):
-            names = set(of_seeds(rows, (seed,))["data"])
-            if not names or not {each.name for each in found} <= names:
+            if not len(of_seeds(rows, (seed,))):
                 raise UserError(f"{place(one)} was not measured on shifted data: evaluate it with corruptions")
         check_split(group, SPLIT)
+    found = conditions.conditions(groups)
     if not found:
         raise UserError("the runs were measured on different shifted data: evaluate them alike")
     every = [shifted_rows(group).dropna(axis="columns", how="all") for group in groups]
@@ -109,8 +112,7 @@ def _references(groups: Sequence[Group]) -> dict[str, Group]:
     """Return the standard training that each of the other groups is compared with; none where one has none."""
     found = {group.label: standard_for(group, groups) for group in groups}
     known = {label: standard for label, standard in found.items() if standard is not None}
-    told = {*known, *(standard.label for standard in known.values())}
-    return known if told == set(found) else {}
+    return known if {*known, *(standard.label for standard in known.values())} == set(found) else {}
 
 
 def _bars_of(group: Group, look: style.Look, places: Places, shown: Metric, standard: Group | None) -> list[Bars]:
@@ -140,21 +142,10 @@ def _minus(group: Group, changes: Changes, zero: Changes | None) -> list[Spread]
     return [spread([100 * change for change in each.values()]) for each in changes]
 
 
-def _draw(axes: Axes, one: Bars, at: Any, width: float) -> None:
-    """Draw the means over seeds, with error bars where there are several."""
-    heights = [each.mean for each in one.changes]
-    axes.bar(at, heights, width, **one.paint)
-    if one.changes[0].std is not None:
-        axes.errorbar(at, heights, [each.std or 0.0 for each in one.changes], fmt="none", ecolor=BLACK, elinewidth=0.7)
-    if one.best:
-        axes.plot(at, [each.mean for each in one.best], color=BLACK, zorder=3, **STAR)
-
-
 def _named(axes: Axes, places: Places) -> Any:
     """Write what each place is below it, and above it which group it belongs to; return the middles of all."""
     kinds = [place[0].group if len(place) == 1 else "" for place in places]
-    apart = [0.0, *(1 + GAP * (one != other) for one, other in itertools.pairwise(kinds))]
-    where = np.cumsum(apart)
+    where = np.cumsum([0.0, *(1 + GAP * (one != other) for one, other in itertools.pairwise(kinds))])
     names = [place[0].label if len(place) == 1 else f"mean of {len(place)}" for place in places]
     axes.set_xticks(where, names, rotation=45, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
@@ -162,12 +153,9 @@ def _named(axes: Axes, places: Places) -> Any:
     axes.margins(x=0.01)
     known = list(dict.fromkeys(filter(None, kinds)))
     for kind in known if len(known) > 1 else []:
-        inside = [x for x, each in zip(where, kinds, strict=True) if each == kind]
-        axes.text(float(np.mean(inside)), 1.01, kind, ha="center", va="bottom", transform=axes.get_xaxis_transform())
+        middle = float(np.mean([x for x, each in zip(where, kinds, strict=True) if each == kind]))
+        axes.text(middle, 1.01, kind, ha="center", va="bottom", transform=axes.get_xaxis_transform())
     return where
-
-
-# Along lines and curves
 
 
 def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:

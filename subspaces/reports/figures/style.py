@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,15 +76,10 @@ def looks(groups: Sequence[Group]) -> list[Look]:
 
 def looks_of(grey: Sequence[bool]) -> list[Look]:
     """Return greys where asked for and colours elsewhere; the first grey has a star, the others have hollow markers."""
-    shade, found = shading(sum(not each for each in grey)), []
-    for at, kind in enumerate(grey):
-        place = sum(each == kind for each in grey[:at])
-        marker = (("*", *MARKERS) if kind else MARKERS)[place % (len(MARKERS) + kind)]
-        if kind:  # eleven markers: one that comes again has other dashes
-            found.append(Look(GREYS[place % len(GREYS)], marker, DOTS[place % len(DOTS)], hollow=marker != "*"))
-        else:
-            found.append(Look(COLOURS[place % len(COLOURS)], marker, shade=shade))
-    return found
+    shade, marks = shading(len(grey) - sum(grey)), ("*", *MARKERS)
+    greys = (Look(GREYS[k % 3], marks[k % 11], DOTS[k % 3], hollow=k % 11 > 0) for k in count())
+    colours = (Look(COLOURS[k % 6], MARKERS[k % 10], shade=shade) for k in count())
+    return [next(greys if each else colours) for each in grey]
 
 
 def shading(count: int) -> float:
@@ -110,8 +106,7 @@ def blank(width: float, height: float, layout: Literal["constrained", "compresse
 def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, every: int = 1) -> Line2D:
     """Draw the mean over seeds, and one standard deviation to both sides if there are several.
 
-    Of `every` so many points one has a marker; which one depends on the marker, so that those of equal
-    curves lie beside each other.
+    One point of `every` so many has a marker; where it begins depends on the marker, which tells equal curves apart.
     """
     mean, std = curve.mean * scale, curve.std * scale
     first = (MARKERS.index(look.marker) + look.hollow * (every // 2)) % every if look.marker in MARKERS else 0
@@ -163,9 +158,9 @@ def legend(
 ) -> Legend:
     """Put a legend below the axes, or above them, in as many columns as fit, and lengthen the figure by its height."""
     width, height = figure.get_size_inches()
-    for count in range(columns, 0, -1):
-        made = figure.legend(handles=list(handles), loc=place, ncols=count, title=title or None)
-        if count == 1 or made.get_window_extent().width <= width * figure.dpi:
+    for across in range(columns, 0, -1):
+        made = figure.legend(handles=list(handles), loc=place, ncols=across, title=title or None)
+        if across == 1 or made.get_window_extent().width <= width * figure.dpi:
             break
         made.remove()
     made.get_title().set_multialignment("center")

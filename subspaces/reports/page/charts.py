@@ -16,7 +16,7 @@ from subspaces.evaluation.plane import begun
 from subspaces.evaluation.rows import Plane
 from subspaces.reports import series
 from subspaces.reports.page.content import Page, better, capital, rounded, unit
-from subspaces.reports.page.tables import CHANGE, Shifted
+from subspaces.reports.page.tables import Shifted
 from subspaces.reports.page.walk import run_name
 from subspaces.reports.series import Series
 
@@ -125,25 +125,20 @@ def _along(page: Page) -> Chart | None:
     intervals = [group for group in page.groups if group.interval]
     if not intervals:
         return None
-    averages = list(dict.fromkeys(each for group in intervals for each in series.averages(group, page.split))) or [""]
     several = f" {BANDS}" * any(len(each.evaluations) > 1 for each in intervals)
     others = [group for group in page.groups if not group.interval]
     levels = [one for group in others for one in each_answer(group, page.split, together=True)]
-    choose = len(averages) > 1
     states = {}
     for at, metric in enumerate(page.metrics):
         caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}.{several}"
         layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": axis(metric)}
-        for number, average in enumerate(averages):
-            found = series.along(page.groups, metric, page.split, average, levels)
-            grid = np.unique(np.concatenate([each.curve.grid for each in found if each.kind == "points"]))
-            form = f".{page.places(metric)}f"
-            traces = [trace for one in found for trace in _along_line(one, grid, form, unit(metric))]
-            states[f"{at}|{number}" if choose else f"{at}"] = _state(caption, (traces, layout))
+        found = series.along(page.groups, metric, page.split, levels)
+        grid = np.unique(np.concatenate([each.curve.grid for each in found if each.kind == "points"]))
+        form = f".{page.places(metric)}f"
+        traces = [trace for one in found for trace in _along_line(one, grid, form, unit(metric))]
+        states[f"{at}"] = _state(caption, (traces, layout))
     selects = [("along-metric", "Metric", [capital(each.label) for each in page.metrics])]
-    selects += [("along-average", "Ensembles average", averages)] * choose
-    hidden = [one.label for one in levels if one.kind == "random"]
-    legend = _legend(next(iter(states.values())), hidden)
+    legend = _legend(states["0"], [one.label for one in levels if one.kind == "random"])
     return Chart(["a metric along the subspace"], states, selects, legend)
 
 
@@ -192,7 +187,7 @@ def _selective(page: Page) -> Chart | None:
 
 
 def _shift(shifted: Shifted) -> Chart | None:
-    """Return a metric by kind and severity of shifted data, or its relative change; None where there are none."""
+    """Return a metric by kind and severity of shifted data; None where there are none."""
     page, names = shifted.page, [plain(each.label) for each in shifted.found]
     strengths = [str(severity) if severity else "as given" for severity in shifted.severities]
     layout: dict[str, Any] = {"xaxis_title_text": "Severity", "yaxis_range": [len(names) - 0.5, -0.5]}
@@ -202,24 +197,20 @@ def _shift(shifted: Shifted) -> Chart | None:
     for number, answer in enumerate(one.before for one in shifted.answers):
         cells = [found.get(answer.words) for found in shifted.cells[answer.group.label]]
         for at, metric in enumerate(shifted.metrics):
-            for kind, known in enumerate((metric, CHANGE)):
-                values = [one and (one.spread(metric.name) if kind else one.after.spread(metric.name)) for one in cells]
-                digits = 1 if kind else page.places(metric)
-                form, shape = f":{'+' * kind}.{digits}f", (len(names), len(strengths))
-                z = np.array([known.scale * one.mean if one else math.nan for one in values]).reshape(shape)
-                stds = [one.std if one else None for one in values]
-                around = np.array(["" if std is None else f" ± {known.scale * std:.{digits}f}" for std in stds])
-                said = f"%{{y}}, severity %{{x}}: %{{z{form}}}%{{customdata}}{unit(known)}<extra></extra>"
-                heat = {"x": strengths, "y": names, "z": z.tolist(), "customdata": around.reshape(shape).tolist()}
-                heat |= {"texttemplate": f"%{{z{form}}}", "hovertemplate": said, "hoverongaps": False}
-                heat |= {"xgap": 2, "ygap": 2, "textfont": {"size": 12}, **_colours(metric)}
-                what = f"Relative change of {capital(metric.label)} in %" if kind else axis(metric)
-                caption = f"{answer.label}: {what}.{' Brighter is better.' * (metric.goal is None)}"
-                states[f"{number}|{at}|{kind}"] = _state(caption, ([go.Heatmap(heat)], layout))
+            values = [one and one.after.spread(metric.name) for one in cells]
+            form, shape = f".{page.places(metric)}f", (len(names), len(strengths))
+            z = np.array([metric.scale * one.mean if one else math.nan for one in values]).reshape(shape)
+            stds = [one.std if one else None for one in values]
+            around = np.array(["" if std is None else f" ± {metric.scale * std:{form}}" for std in stds])
+            said = f"%{{y}}, severity %{{x}}: %{{z:{form}}}%{{customdata}}{unit(metric)}<extra></extra>"
+            heat = {"x": strengths, "y": names, "z": z.tolist(), "customdata": around.reshape(shape).tolist()}
+            heat |= {"texttemplate": f"%{{z:{form}}}", "hovertemplate": said, "hoverongaps": False}
+            heat |= {"xgap": 2, "ygap": 2, "textfont": {"size": 12}, **_colours(metric)}
+            caption = f"{answer.label}: {axis(metric)}.{' Brighter is better.' * (metric.goal is None)}"
+            states[f"{number}|{at}"] = _state(caption, ([go.Heatmap(heat)], layout))
     selects = [
         ("shift-answer", "Answer", [one.before.label for one in shifted.answers]),
         ("shift-metric", "Metric", [capital(each.label) for each in shifted.metrics]),
-        ("shift-show", "Show", ["values", "relative change"]),
     ]
     label = "a metric by kind and severity of shifted data"
     return Chart([label], states, selects, height=8 + 1.8 * len(names)) if states else None
@@ -272,38 +263,28 @@ def _drawn_in(plane: Plane) -> list[Any]:
     for drawn in plane.drawn:
         words = [plain(drawn.label) + f", {each:.3g} off the plane" * (each > 0.01) for each in drawn.distance]
         about = {"x": drawn.x, "y": drawn.y, "text": words, "hovertemplate": "%{text}<extra></extra>"}
-        edge = {"color": BLACK, "width": 1.5}
         if drawn.kind == "point":
-            mark = {"color": WHITE, "size": 9, "symbol": "diamond", "line": edge}
-            found.append(go.Scatter(mode="markers", marker=mark, **about))
+            mark = {"color": WHITE, "size": 9, "symbol": "diamond", "line": {"color": BLACK, "width": 1.5}}
+            found.append(go.Scatter(about, mode="markers", marker=mark))
         else:
-            casing = {"line": {"color": BLACK, "width": 6}, "hoverinfo": "skip"}
-            found.append(go.Scatter(x=drawn.x, y=drawn.y, mode="lines", **casing))
-            found.append(go.Scatter(mode="lines", line={"color": WHITE, "width": 3}, **about))
-    corners = go.Scatter(
-        x=[each.x for each in plane.corners],
-        y=[each.y for each in plane.corners],
-        text=[plain(each.label) for each in plane.corners],
-        mode="markers",
-        marker={"color": BLACK, "size": 11, "line": {"color": WHITE, "width": 2}},
-        hovertemplate="%{text}<extra></extra>",
-    )
-    return [*found, corners]
+            casing = {"x": drawn.x, "y": drawn.y, "line": {"color": BLACK, "width": 6}, "hoverinfo": "skip"}
+            found.append(go.Scatter(casing, mode="lines"))
+            found.append(go.Scatter(about, mode="lines", line={"color": WHITE, "width": 3}))
+    corners = {name: [getattr(each, name) for each in plane.corners] for name in ("x", "y")}
+    mark = {"color": BLACK, "size": 11, "line": {"color": WHITE, "width": 2}}
+    return [*found, go.Scatter(corners, mode="markers", marker=mark, hoverinfo="skip")]
 
 
 def _sides(plane: Plane) -> dict[str, Any]:
     """Return axes of one scale, and the names of the corners."""
-    ratio = (plane.ys[-1] - plane.ys[0]) / (plane.xs[-1] - plane.xs[0])
     side: dict[str, Any] = {"title": {"text": "L2 distance"}, "showgrid": False, "constrain": "domain"}
     named = {"showarrow": False, "yshift": 18, "font": {"color": WHITE, "size": 12}, "bgcolor": "rgba(0,0,0,0.65)"}
     corners = [{"x": each.x, "y": each.y, "text": plain(each.label), "borderpad": 3} for each in plane.corners]
     return {
-        "margin": {"l": 48, "r": 8, "t": 28, "b": 46},
         "hovermode": "closest",
         "xaxis": {**side, "range": [plane.xs[0], plane.xs[-1]]},
         "yaxis": {**side, "range": [plane.ys[0], plane.ys[-1]], "scaleanchor": "x"},
         "annotations": [each | named for each in corners],
-        "meta": {"ratio": min(max(ratio, 0.5), 1.3)},  # so high that one unit is as long upwards as sideways
     }
 
 

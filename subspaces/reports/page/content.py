@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group, compare, heading, place, standard_for
+from subspaces.evaluation.comparing import Group, heading, place, standard_for
 from subspaces.evaluation.curves import shared, usual
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.statistics import Spread, signed
+from subspaces.evaluation.statistics import Spread
 from subspaces.text import listed
 from subspaces.version import __version__
 
@@ -39,13 +39,13 @@ class Page:
             if not found or not each.answers:
                 raise UserError(f"{place(each)} has no evaluated point: run `subspaces evaluate {place(each)}`")
         common = [split for split in counts[0] if all(split in found for found in counts)]
-        if not common:
-            raise UserError("the runs were evaluated on different splits: evaluate them alike")
+        metrics = shared(every)
+        if not common or not metrics:
+            what = "metric in common: expected those of one task" if common else "split in common: evaluate them alike"
+            raise UserError(f"the evaluations have no {what}")
         split = "test" if "test" in common else common[0]
-        if not (metrics := shared(every)):
-            raise UserError("the evaluations have no metric in common: expected those of one task")
-        own = [group.evaluations[0] for group in groups if group.training is None]
-        what = "images" if not own else own[0].task if own[0].task in ("tokens", "pixels") else "examples"
+        own = [group.evaluations[0].task for group in groups if group.training is None]
+        what = "images" if not own else own[0] if own[0] in ("tokens", "pixels") else "examples"
         return cls(groups, split, counts[0][split], what, metrics, usual(groups))
 
     @property
@@ -110,28 +110,16 @@ class Page:
         for group in [each for each in self.groups if not each.single] or self.groups:
             mine, standard = each_answer(group, self.split)[0], standard_for(group, self.groups)
             ends = [one for one in each_answer(group, self.split, alone=True) if one.kind == "alone"]
-            other, what = next(iter(ends), None), f"its {group.shape['members']} on average"
+            others, what = ends[:1], f"its {group.shape['members']} on average"
             if standard is not None:
-                other, what = each_answer(standard, self.split)[0], "standard training"
-            parts = [
-                (
-                    f"{mine.short} {metric.label}",
-                    self.shown(mine.spread(metric.name).mean, metric) + unit(metric),
-                    "" if other is None else f"{what} {self._against(mine, other, metric)}",
-                )
-                for metric in self.headline
-            ]
+                others, what = each_answer(standard, self.split)[:1], "standard training"
+            parts = []
+            for metric in self.headline:
+                values = [self.shown(each.spread(metric.name).mean, metric) + unit(metric) for each in (mine, *others)]
+                against = f"{what} {values[1]}" if others else ""
+                parts.append((f"{mine.short} {metric.label}", values[0], against))
             found.append((capital(group.label), parts))
         return found
-
-    def _against(self, answer: GroupAnswer, other: GroupAnswer, metric: Metric) -> str:
-        """Return the number of another answer and the difference to it, where both have the same seeds."""
-        found = compare(answer.frame, other.frame, metric.name)
-        if found is None or not found.complete or math.isnan(found.difference.mean):
-            return f"{self.shown(other.spread(metric.name).mean, metric)}{unit(metric)}, with other seeds"
-        difference = signed(metric.scale * found.difference.mean, self.places(metric))
-        points = " points" if metric.percent else ""
-        return f"{self.shown(found.second.mean, metric)}{unit(metric)}, difference {difference}{points}"
 
 
 def capital(text: str) -> str:

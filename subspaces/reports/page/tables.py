@@ -14,7 +14,6 @@ from subspaces.reports.page.content import NONE, Page, capital, seeded, unit
 from subspaces.reports.page.walk import middle, run_name
 from subspaces.reports.table import Table
 
-CHANGE = Metric("change", "relative change", "", percent=True)
 MARK = "⚠ chosen on the test set"
 
 
@@ -46,7 +45,6 @@ def answers(page: Page) -> Table:
         rows,
         [each.group.label + seeds[each.group.label] for each in found],
         _best(page, found) if alike else set(),
-        {name: each.meaning for name, each in zip(head(page.metrics), page.metrics, strict=True)},
     )
 
 
@@ -198,5 +196,4 @@ def outliers(page: Page) -> tuple[Table, list[Metric]] | None:
                 rows.append([each.label, *(page.shown(each.spread(one.name), one) for one in metrics)])
                 names.append(f"{key[0]} ({key[1]:,} {page.what})")
     caption = "Telling outliers apart" + ", mean ± standard deviation over seeds" * page.several
-    titles = {name: each.meaning for name, each in zip(head(metrics), metrics, strict=True)}
-    return (Table(caption, ["Answer", *head(metrics)], rows, names, titles=titles), metrics) if rows else None
+    return (Table(caption, ["Answer", *head(metrics)], rows, names), metrics) if rows else None

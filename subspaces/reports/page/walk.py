@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.errors import MissingPackageError
-from subspaces.evaluation.answers import PAIR, named
+from subspaces.evaluation.answers import named
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.examples import pictures
@@ -43,34 +43,29 @@ def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any
     points, ensembles = _points(group, one, rows), _ensembles(group, one, rows)
     partners = {key: index for index, key in enumerate(ensembles)}
     together = partners.get("vertex", partners.get("random"))
-    kind, name = group.shape["kind"], middle(group, one)
+    kind, name, vertex = group.shape["kind"], middle(group, one), SINGULAR.get(group.shape["members"], "member")
+    words = {key: [each.words for each in one.answers if each.is_of(row)] for key, row in ensembles.items()}
     return {
         "name": run_name(group, one),
         "kind": kind if kind != "simplex" else "triangle" if group.vertices == 3 and name else "list",
-        "vertex": _vertex(group),
+        "vertex": vertex,
         "middle": name,
-        "start": _start(group, points),
         "points": [
             {
                 "alpha": row.alphas[0],
-                "name": _point_name(group, one, row),
+                "name": _point_name(group, one, row, vertex),
                 "role": row.role,
                 "partner": partners.get(_pair(row.alphas[0]), together),
                 **_measured(page, row),
             }
             for row in points
         ],
-        "ensembles": [{"name": _ensemble_name(one, row), **_measured(page, row)} for row in ensembles.values()],
+        "ensembles": [
+            {"name": (words[key] or [f"ensemble of {named(row.alphas)}"])[0], **_measured(page, row)}
+            for key, row in ensembles.items()
+        ],
         "strip": _strip(one, points, page.split, most),
     }
-
-
-def _start(group: Group, points: list[Row]) -> int:
-    """Return where a walk begins: near alpha = 0.1, or at the first vertex, for there the columns differ."""
-    if group.interval:
-        return min(range(len(points)), key=lambda at: abs(float(points[at].alphas[0]) - PAIR[0]))  # type: ignore[arg-type]
-    vertices = [at for at, row in enumerate(points) if row.role == "vertex"]
-    return min(vertices, key=lambda at: points[at].coefficients[0][0] != 1, default=0)
 
 
 def _shown(group: Group, one: Evaluation, rows: list[Row]) -> list[Row]:
@@ -89,7 +84,10 @@ def _points(group: Group, one: Evaluation, rows: list[Row]) -> list[Row]:
     if group.interval:
         found = [row for row in rows if row.kind == "point" and row.role in ("along", "midpoint")]
         found.sort(key=lambda row: row.alphas[0])
-    return list({json.dumps(row.alphas[0]): row for row in reversed(found)}.values())[::-1]
+    first: dict[str, Row] = {}
+    for row in found:
+        first.setdefault(json.dumps(row.alphas[0]), row)
+    return list(first.values())
 
 
 def _ensembles(group: Group, one: Evaluation, rows: list[Row]) -> dict[str, Row]:
@@ -105,12 +103,7 @@ def _pair(alpha: Alpha) -> str:
     return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
 
 
-def _vertex(group: Group) -> str:
-    """Return what one of the vertices is called."""
-    return SINGULAR.get(group.shape["members"], "member")
-
-
-def _point_name(group: Group, one: Evaluation, row: Row) -> str:
+def _point_name(group: Group, one: Evaluation, row: Row, vertex: str) -> str:
     alpha = row.alphas[0]
     if not isinstance(alpha, list):
         return "network" if group.single else f"α = {alpha:.3g}"
@@ -118,14 +111,8 @@ def _point_name(group: Group, one: Evaluation, row: Row) -> str:
         return middle(group, one)
     if row.role in ("vertex", "edge"):
         vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
-        return f"{_vertex(group) if row.role == 'vertex' else 'edge'} {vertices}"
+        return f"{vertex if row.role == 'vertex' else 'edge'} {vertices}"
     return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
-
-
-def _ensemble_name(one: Evaluation, row: Row) -> str:
-    """Return which points are averaged: as an answer is called, or by their alphas."""
-    answered = next((each.words for each in one.answers if each.is_of(row)), None)
-    return answered or f"ensemble of {named(row.alphas)}"
 
 
 def _measured(page: Page, row: Row) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const maker = (space) => (tag, attributes = {}, ...children) => {
-  const element = document.createElementNS(space, tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) element.setAttribute(name, value);
+function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;
-};
-const el = maker("http://www.w3.org/1999/xhtml"), drawing = maker("http://www.w3.org/2000/svg");
+}
 
 // Charts, in the colours that the system asks for: those in the data are for the light theme.
 
@@ -26,10 +25,7 @@ const CONFIG = {
 function draw(host, traces, layout) {
   const crowded = traces.length > 18 || innerWidth < 600;
   const hovermode = crowded ? "closest" : layout.hovermode ?? data.template.hovermode;
-  const ratio = layout.meta?.ratio;
-  const height = ratio && Math.round((host.clientWidth - 150) * ratio + 80);
-  if (ratio) host.style.height = `${height}px`;
-  const whole = { ...layout, template: { layout: data.template }, hovermode, dragmode: touch ? false : "zoom", height };
+  const whole = { ...layout, template: { layout: data.template }, hovermode, dragmode: touch ? false : "zoom" };
   Plotly.react(host, tinted(traces), tinted(whole), CONFIG).then(() => {
     host.querySelectorAll(".main-svg").forEach((picture) => picture.setAttribute("aria-hidden", "true"));
   });
@@ -69,14 +65,14 @@ function shownRows() {
 
 function enter() {
   walk.run = data.runs[Number($("walk-run").value)];
-  const { kind, points, start } = walk.run;
+  const { kind, points } = walk.run;
   $("walk-interval").hidden = kind !== "interval";
   $("walk-list").hidden = kind !== "list" && kind !== "triangle";
   $("walk-colour").hidden = $("walk-triangle").hidden = kind !== "triangle";
   $("walk-alpha").max = points.length - 1;
   document.querySelectorAll(".ends span").forEach((end, at) => { end.textContent = points.at(-at).name; });
   $("walk-point").replaceChildren(...points.map(({ name }, at) => el("option", { value: at }, name)));
-  go(start);
+  go(0);
 }
 
 function go(index) {
@@ -120,29 +116,16 @@ function drawTriangle() {
   host.on("plotly_click", ({ points: [clicked] }) => go(clicked.pointIndex));
 }
 
-function spark(index) {
-  const values = walk.run.points.map((point) => point.metrics[index]);
-  const known = values.filter((value) => value !== null), low = Math.min(...known), high = Math.max(...known);
-  const at = (value, i) => [(118 * i) / (values.length - 1) + 1, 24 - (22 * (value - low)) / (high - low || 1)];
-  const points = values.map((value, i) => (value === null ? "" : at(value, i).join(","))).join(" ");
-  const [cx, cy] = at(values[walk.index] ?? low, walk.index);
-  return drawing("svg", { class: "spark", viewBox: "0 0 120 26", "aria-hidden": "true" },
-    drawing("polyline", { points }), drawing("circle", { cx, cy, r: 4 }));
-}
-
 function showNumbers() {
-  const { run } = walk, [point, ...ensembles] = shownRows(), along = run.kind === "interval";
+  const { run } = walk, [point, ...ensembles] = shownRows();
   const middle = run.middle ? run.points.filter(({ role }) => role === "midpoint").slice(0, 1) : [];
   const columns = [point, ...middle.map((one) => ({ ...one, name: run.middle })), ...ensembles];
-  const number = (tag, content, more = "") =>
-    el(tag, { class: "number" + more, scope: tag === "th" ? "col" : null }, content);
-  const [head, body] = [el("tr", {}, el("th", { scope: "col" }, "Metric")), el("tbody")];
-  head.append(...columns.map((one) => number("th", one.name)), ...(along ? [number("th", "along α", " wide")] : []));
-  data.metrics.forEach((metric, at) => body.append(el("tr", {}, el("th", { scope: "row" }, metric.label),
-    ...columns.map(({ metrics }) => number("td", shown(metric, metrics[at]))),
-    ...(along ? [number("td", spark(at), " wide")] : []))));
-  const caption = el("caption", { class: "hidden" }, `${run.name}: ${point.name}, ${data.split} split`);
-  document.querySelector("#walk-numbers table").replaceChildren(caption, el("thead", {}, head), body);
+  const head = columns.map(({ name }) => el("th", { scope: "col", class: "number" }, name));
+  const rows = data.metrics.map((metric, at) => el("tr", {}, el("th", { scope: "row" }, metric.label),
+    ...columns.map(({ metrics }) => el("td", { class: "number" }, shown(metric, metrics[at])))));
+  document.querySelector("#walk-numbers table").replaceChildren(
+    el("caption", { class: "hidden" }, `${run.name}: ${point.name}, ${data.split} split`),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Metric"), ...head)), el("tbody", {}, ...rows));
 }
 
 // Bars for the point, and a line for the ensemble; below, how many examples have which confidence.
