@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,7 @@ def test_the_command_prints_a_table_saves_lines_and_writes_a_report(
 
 def test_without_plotly_there_is_no_report(done: tuple[Path, demo.Result], monkeypatch: pytest.MonkeyPatch) -> None:
     out, _ = done
-    monkeypatch.setattr("subspaces.reports.page.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
     assert demo.run(demo.Setting(seeds=2, epochs=3), out, "quiet").report is None
 
 

@@ -160,6 +160,6 @@ def _summary(folder: Path, record: Evaluation) -> dict[str, Any]:
         "seed": recipe["seed"],
         "folder": str(folder),
         "results": [dataclasses.asdict(line) for line in table.lines(record)],
-        "shifts": list(table.shift_lines(record)),
-        "outliers": list(table.outlier_lines(record)),
+        "shifts": list(table.lines_on(record)),
+        "outliers": list(table.lines_on(record, outliers=True)),
     }

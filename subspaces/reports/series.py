@@ -30,20 +30,11 @@ class Series:
 
 
 def along(
-    groups: Sequence[Group],
-    metric: Metric,
-    split: str,
-    average: str | None = None,
-    levels: Sequence[GroupAnswer] | None = None,
+    groups: Sequence[Group], metric: Metric, split: str, levels: Sequence[GroupAnswer] | None = None
 ) -> list[Series]:
-    """Return the points and ensembles of lines and curves, and the answers of all others as levels.
+    """Return the points and ensembles of lines and curves, and answers of the other groups as levels.
 
-    Args:
-        groups: of evaluations.
-        metric: what is shown.
-        split: on which examples.
-        average: how the members of the ensembles are averaged where a group has several ways; by default its first.
-        levels: answers of groups that have no alpha; by default the own answer of each.
+    The levels are by default the own answer of each.
     """
     found = []
     for index, group in enumerate(groups):
@@ -54,28 +45,19 @@ def along(
             continue
         points = curves.along(group, metric.name, split)
         found.append(Series(f"{group.label}: at α", index, _scaled(points, metric), "points"))
-        pairs = curves.along(group, metric.name, split, average if average in averages(group, split) else None)
+        pairs = curves.along(group, metric.name, split, average=None)
         if len(pairs.grid):
             mirrored = _scaled(curves.mirrored(pairs), metric)
             found.append(Series(f"{group.label}: α and 1 − α together", index, mirrored, "pairs"))
     return found
 
 
-def averages(group: Group, split: str) -> list[str]:
-    """Return how the ensembles of alpha and 1 - alpha of a group are averaged, the usual way first."""
-    frame = group.frame
-    found = frame[(frame["data"] == split) & (frame["kind"] == "ensemble") & (frame["role"] == "along")]
-    return list(dict.fromkeys(found["average"]))
-
-
 def logged(groups: Sequence[Group], column: Metric) -> list[Series]:
-    """Return a column of the logs over the epochs; single networks have no distance between vertices."""
-    return [
-        Series(group.label, index, _scaled(curve, column))
-        for index, group in enumerate(groups)
-        if not (group.trained_alone and column.name in LOGGED)
-        if len((curve := curves.logged(group, column.name)).grid)
-    ]
+    """Return a column of the logs over the epochs, of groups with several vertices."""
+    found = (
+        (index, curves.logged(group, column.name)) for index, group in enumerate(groups) if not group.trained_alone
+    )
+    return [Series(groups[at].label, at, _scaled(curve, column)) for at, curve in found if len(curve.grid)]
 
 
 def selective(groups: Sequence[Group], split: str) -> list[Series]:

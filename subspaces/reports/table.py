@@ -14,11 +14,11 @@ from rich.table import Table as RichTable
 
 from subspaces.evaluation.answers import named
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.conditions import averaged_over, changed, conditions, outlier_metrics, relative
+from subspaces.evaluation.conditions import averaged_over, changed, conditions, outlier_metrics
 from subspaces.evaluation.curves import shared
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.rows import OUTLIERS, Answered, Row
+from subspaces.evaluation.rows import OUTLIERS
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"
 AVERAGED = {"probabilities": ", mean of probabilities", "mixture": ", mixture of what is predicted"}
@@ -26,7 +26,7 @@ OUTLIERS_CAPTION = (
     "AUROC: how often a test example seems more familiar than an outlier; FPR95: outliers left among 95 % of them"
 )
 SHIFTED_CAPTION = "in brackets: by how much of its value on the test examples it has changed"
-SCALED_CAPTION = "the temperature T is fitted on validation examples; it changes no answer, only how sure it is"
+SCALED_CAPTION = "; the temperature T is fitted on validation examples; it changes no answer, only how sure it is"
 NUMBER = re.compile(r"[–+−-]?[\d.]*( ± [\d.]+)?(\u00a0?%|\u00a0(s|min|h))?")
 
 
@@ -39,7 +39,6 @@ class Table:
     rows: Sequence[Sequence[str]]
     groups: Sequence[str] = ()  # of each row
     best: set[tuple[int, int]] = field(default_factory=set)  # row and column
-    titles: dict[str, str] = field(default_factory=dict)  # what a column means
 
     @cached_property
     def numbers(self) -> list[bool]:
@@ -92,10 +91,19 @@ def lines(record: Evaluation, split: str = "test") -> Iterator[Line]:
             yield Line(what, answered.networks, None, False, metrics)
     for choice in record.choices:
         if split in choice.reported:
-            networks = len(choice.value) if choice.what == "pair" else 1
             points = choice.value if choice.what == "pair" else [choice.value]
             what = f"best {choice.what} by {record.metric(choice.by).label}: {named(points)}"
-            yield Line(what, networks, choice.chosen_on, choice.chosen_on == split, choice.reported[split])
+            yield Line(what, len(points), choice.chosen_on, choice.chosen_on == split, choice.reported[split])
+
+
+def lines_on(record: Evaluation, outliers: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield the answers on every set of shifted examples, or against all outliers."""
+    for row in record.rows:
+        for answered in record.answers if row.group and (row.group == OUTLIERS) == outliers else []:
+            if answered.is_of(row):
+                about = {"name": row.data, "severity": row.severity, "group": row.group, "source": row.source}
+                metrics = {k: v for k, v in {**row.metrics, **(row.diversity or {})}.items() if not math.isnan(v)}
+                yield {**about, "what": answered.words, "networks": answered.networks, "metrics": metrics}
 
 
 def filled(records: Sequence[Evaluation], split: str = "test") -> RichTable:
@@ -104,18 +112,18 @@ def filled(records: Sequence[Evaluation], split: str = "test") -> RichTable:
     averages = dict.fromkeys(each.average for record in records for each in record.answers if each.average)
     averaged = "".join(AVERAGED.get(name, f", mean of {name}") for name in averages)
     scaled = any(row.scaled is not None for record in records for row in record.rows if row.split == split)
-    caption = CAPTION.format(split=split, averaged=averaged) + (f"; {SCALED_CAPTION}" if scaled else "")
     found = [(record.name, line) for record in records for line in lines(record, split)]
     rows = [
         [
             line.what,
-            f"{line.chosen_on}{' *' if line.on_test else ''}" if line.chosen_on else "–",
+            f"{line.chosen_on}{' *' * line.on_test}" if line.chosen_on else "–",
             str(line.networks),
             *_cells(line.metrics, metrics),
         ]
         for _, line in found
     ]
     head = ["answer", "chosen on", "networks", *(each.title for each in metrics)]
+    caption = CAPTION.format(split=split, averaged=averaged) + SCALED_CAPTION * scaled
     return Table(caption, head, rows, [name for name, _ in found]).rich(2)
 
 
@@ -127,39 +135,6 @@ def _cells(known: dict[str, float], metrics: Sequence[Metric]) -> list[str]:
     return [each.shown(known[each.name]) if each.name in known else "–" for each in metrics]
 
 
-def shift_lines(record: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yield the answers on every set of shifted examples: metrics, and how much each has changed."""
-    for row, answered in _measured(record, outliers=False):
-        clean = record.answer(answered.name)
-        known = {} if clean is None else clean.metrics
-        metrics = _metrics(row)
-        changes = {name: relative(known[name], metrics[name]) for name in metrics if name in known}
-        finite = {name: each for name, each in changes.items() if not math.isnan(each)}
-        about = {"name": row.data, "severity": row.severity, "group": row.group, "source": row.source}
-        about |= {"what": answered.words, "networks": answered.networks, "metrics": metrics}
-        yield {**about, "change": dict.fromkeys(metrics) | finite}
-
-
-def outlier_lines(record: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yield the answers against all outliers."""
-    for row, answered in _measured(record, outliers=True):
-        about = {"name": row.data, "what": answered.words, "networks": answered.networks}
-        yield {**about, "metrics": _metrics(row)}
-
-
-def _measured(record: Evaluation, outliers: bool) -> Iterator[tuple[Row, Answered]]:
-    """Yield what was measured of each answer on each set."""
-    rows = [row for row in record.rows if row.group and (row.group == OUTLIERS) == outliers]
-    for key in dict.fromkeys((row.data, row.severity, row.group, row.source) for row in rows):
-        some = [row for row in rows if (row.data, row.severity, row.group, row.source) == key]
-        yield from ((row, answered) for answered in record.answers for row in some if answered.is_of(row))
-
-
-def _metrics(row: Row) -> dict[str, float]:
-    every = {**row.metrics, **(row.diversity or {})}
-    return {name: value for name, value in every.items() if not math.isnan(value)}
-
-
 def shift_table(records: Sequence[Evaluation]) -> RichTable:
     """Return the table of answers on shifted data: means over all sets, and how much they differ from clean ones."""
     metrics, rows, names = _headlines(records), list[list[str]](), list[str]()
@@ -168,12 +143,11 @@ def shift_table(records: Sequence[Evaluation]) -> RichTable:
         count, kinds = sum(len(each.severities) for each in found), len({each.name for each in found})
         sets = f"{count} set{'s' * (count != 1)} of {kinds} kind{'s' * (kinds != 1)}"
         for one in changed(group, found):
-            numbers = []
-            for each in metrics:
-                value, change = one.after.spread(each.name).mean, one.spread(each.name).mean
-                around = f" ({100 * change:+.1f} %)" * (not math.isnan(change))
-                numbers.append("–" if math.isnan(value) else each.shown(value) + around)
-            rows.append([one.before.words, str(one.before.networks), *numbers])
+            after = {each.name: one.after.spread(each.name).mean for each in metrics}
+            change = {each.name: one.spread(each.name).mean for each in metrics}
+            around = {name: "" if math.isnan(each) else f" ({100 * each:+.1f} %)" for name, each in change.items()}
+            cells = ["–" if math.isnan(after[m.name]) else m.shown(after[m.name]) + around[m.name] for m in metrics]
+            rows.append([one.before.words, str(one.before.networks), *cells])
             names.append(f"{group.label}: mean over {sets}")
     head = ["answer on shifted data", "networks", *(each.title for each in metrics)]
     return Table(SHIFTED_CAPTION, head, rows, names).rich(1)
@@ -182,7 +156,7 @@ def shift_table(records: Sequence[Evaluation]) -> RichTable:
 def outlier_table(records: Sequence[Evaluation]) -> RichTable:
     """Return the table of how well answers tell the test examples from outliers."""
     metrics = [each for each in outlier_metrics([Group(one.name, [one]) for one in records]) if each.headline]
-    found = [(record.name, line) for record in records for line in outlier_lines(record)]
+    found = [(record.name, line) for record in records for line in lines_on(record, outliers=True)]
     rows = [[line["what"], line["name"], str(line["networks"]), *_cells(line["metrics"], metrics)] for _, line in found]
     head = ["answer", "outliers", "networks", *(each.title for each in metrics)]
     return Table(OUTLIERS_CAPTION, head, rows, [name for name, _ in found]).rich(2)

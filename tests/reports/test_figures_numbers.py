@@ -1,7 +1,6 @@
 """Lines, bands, bars and legends of figures are worked out anew from records and logs, on both splits."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import made_runs
@@ -13,7 +12,6 @@ from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble,
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.rows import Choice
 from subspaces.experiments import training
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES
@@ -51,8 +49,8 @@ def walked(axes) -> list:
 
 @pytest.mark.parametrize("name", ["along", "training", "selective"])
 def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
-    groups, metric = groups_of(opened(recorded.folders)), {"along": "ece", "training": "l2"}.get(name)
-    figure = figures.draw_groups(name, groups, None if name == "selective" else metric, "test")
+    groups, metric = groups_of(opened(recorded.folders)), {"along": "ece"}.get(name)
+    figure = figures.draw_groups(name, groups, metric, "test")
     every = {
         "along": lambda: series.along(groups, described("ece"), "test"),
         "training": lambda: series.logged(groups, described("l2")),
@@ -81,31 +79,13 @@ def test_what_the_lines_are_is_said(recorded: Recorded):
     assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α"]
     handles = dict(zip(labels(figure), figure.legends[1].legend_handles, strict=True))
     assert [handles[name].get_color() for name in ("line", "curve")] == [walked(axes)[k].get_color() for k in (0, 2)]
-    logged = draw("training", recorded.folders, metric="train_accuracy")
-    assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²", "training accuracy (%)"]
-    assert [len(axes.lines) for axes in logged.axes] == [3, 3, 4]
-    assert labels(logged) == list(LABELS.values())
+    logged = draw("training", recorded.folders)
+    assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²"]
+    assert labels(logged) == [LABELS[name] for name in NAMES[1:]]
     selective = draw("selective", recorded.folders)
     for text, (label, rows) in zip(labels(selective), predictors(recorded, "test"), strict=True):
         areas = np.array([100 * row.metrics["aurc"] for row in rows])
         assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
-
-
-def test_a_chosen_pair_is_marked_at_its_smaller_point(recorded: Recorded, tmp_path: Path):
-    folder = shutil.copytree(recorded.runs["line"][0], tmp_path / recorded.runs["line"][0].name)
-    record = Evaluation.load(folder)
-    reported = {"test": {"accuracy": 0.61}, "validation": {"accuracy": 0.67}}
-    record.choices[:] = [
-        Choice("pair", "accuracy", "validation", False, [0.85, 0.15], reported),
-        Choice("point", "nll", "validation", False, 0.35, reported),
-    ]
-    record.save(folder)
-    for split, height in (("test", 61), ("validation", 67)):
-        figure = draw("along", [folder], split=split)
-        (star,) = (line for line in figure.axes[0].lines if line.get_marker() == "*")
-        assert (*star.get_xdata(), *star.get_ydata()) == pytest.approx((0.15, height))
-        assert (star.get_markerfacecolor() == "white") is (split == "validation")
-        assert labels(figure, 0)[-1] == "best on the validation split"
 
 
 def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
@@ -212,19 +192,17 @@ def test_reliability_diagrams(recorded: Recorded):
 
 
 def test_diversity(recorded: Recorded):
-    drawn = [draw("diversity", recorded.folders, metric=m, split="validation") for m in (None, "disagreement")]
+    panels = draw("diversity", recorded.folders, split="validation").axes
     words = {
         "tv": "total variation\npredictions of ends or vertices",
         "l2": "L2 distance\nweights of vertices",
         "cos2": "cos²\nweights of vertices",
-        "disagreement": "disagreement (%)\npredictions of ends or vertices",
     }
-    panels = [axes for figure in drawn for axes in figure.axes]
     for axes, (metric, label) in zip(panels, words.items(), strict=True):
         assert axes.get_xlabel() == label
         assert axes.yaxis_inverted()
         for place, (name, bar, text) in enumerate(zip(NAMES[1:], axes.patches, axes.texts, strict=True)):
-            values = apart(recorded, name, metric) * (100 if metric == "disagreement" else 1)
+            values = apart(recorded, name, metric)
             low, high = values.mean() - deviation(values), values.mean() + deviation(values)
             assert bar.get_width() == pytest.approx(values.mean())
             assert bar.get_y() + bar.get_height() / 2 == pytest.approx(place)
@@ -248,6 +226,6 @@ def test_weights_of_a_finished_run_are_those_of_its_result(tmp_path: Path):
     (run,) = training.train([recipe], out=tmp_path, show="quiet", device="cpu", tensorboard=False)
     (group,) = groups_of(opened([run.folder], alike=False))
     for metric in ("l2", "cos2"):
-        assert distances.measured(group, metric, "test").tolist() == [run.result[metric]]
+        assert distances.weights(group, metric).tolist() == [run.result[metric]]
     assert run.result["l2"] > 1 > run.result["cos2"]
     assert run.log()[-1]["l2"] != run.result["l2"]  # one network was trained, and two checkpoints kept

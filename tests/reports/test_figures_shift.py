@@ -18,6 +18,7 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Row
 from subspaces.experiments.opening import opened
 from subspaces.reports import figures
+from subspaces.reports.figures.shift import BEST
 
 METHODS = ("standard", "line", "simplex")
 SEEDS = (0, 1)
@@ -94,7 +95,7 @@ def test_bars_are_the_changes_beside_standard_training(runs, metric):
         "simplex (m = 3): midpoint": planted(runs["simplex"], is_middle),
         "simplex (m = 3): ensemble of 3 vertices": planted(runs["simplex"], is_ensemble("vertex")),
     }
-    assert labels(figure) == [*expected, "best network at any α, chosen on these very images"]
+    assert labels(figure) == [*expected, BEST]
     for (middles, heights), ends, values in zip(bars(figure), around(figure), expected.values(), strict=True):
         difference = 100 * sign * (with_mean(values) - zero)
         assert heights == pytest.approx(difference.mean(0))
@@ -135,13 +136,13 @@ def test_what_cannot_be_drawn_says_why(runs):
     bare, line = evaluated("line", 7), runs["line"][0]
     other = with_shifted(line, (dataclasses.replace(row, source="a folder") for row in shifted(line)))
     ensembles = with_shifted(line, (row for row in shifted(line) if row.kind == "ensemble"))
-    missing = "was not measured on shifted data: pass corruptions= to evaluate"
+    missing = "was not measured on shifted data: evaluate it with corruptions"
     for name, sources, options, error, words in (
         ("shift", [bare], {}, UserError, f"line 7 {missing}"),
         ("shift", ensembles, {}, UserError, f"line 0 {missing}"),
         ("shift-along", dataclasses.replace(line, rows=[]), {}, UserError, f"line 0 {missing}"),
         ("shift", [runs["simplex"][0], other], {}, UserError, "different shifted data"),
-        ("shift", [*runs["line"][:1], *runs["standard"][1:]], {}, UserError, "have no seed in common"),
+        ("shift", [*runs["line"][:1], *runs["standard"][1:]], {}, UserError, "share no seed"),
         ("shift", line, {"metric": "aurc"}, ValueError, "metric='aurc' was not measured on shifted data: did you mean"),
         ("shift", line, {"split": "validation"}, ValueError, "split='validation': shifted data stand in place"),
         ("shift-along", runs["simplex"], {}, UserError, "no line or curve among the runs"),
@@ -175,7 +176,7 @@ def test_lines_on_every_corruption_and_their_best_points(runs, metric):
         ((where, height),) = stars(axes)
         best = int(np.argmax(sign * mean))
         assert (*where, *height) == pytest.approx((best / 20, mean[best]))
-    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", "best network"]
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", BEST]
     assert labels(figure) == ["standard", "line", "simplex (m = 3): midpoint"]
 
 

@@ -1,7 +1,5 @@
-"""The page in a browser, and what it shows there: charts as plotly has them, tables, and what is copied."""
+"""The page in a browser, and what it shows there: charts as plotly has them, and tables."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable
@@ -13,7 +11,6 @@ import pytest
 from page_cases import METRICS
 
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-
 PERCENT = {name: "\u00a0%" if percent else "" for name, (_, percent, _) in METRICS.items()}
 HEADS = [label + PERCENT[name] for name, (label, *_) in METRICS.items()]
 
@@ -46,7 +43,6 @@ class Visitor:
     def give_back(self, lent: int = 0) -> None:
         """Take back the tabs that were lent since there were so many, as they were when they were new."""
         for kind, page in self.lent[lent:]:
-            page.evaluate("localStorage.clear()")
             page.emulate_media()
             page.set_viewport_size(PHONE if "is_mobile" in kind else DESKTOP)
             self._idle[kind].append(page)
@@ -81,28 +77,14 @@ def eventually(condition: Callable[[], Any], page) -> Any:
     raise AssertionError("it never came true")
 
 
-def chart(page, figure: str, at: int = 0) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return traces and layout of a chart of a figure."""
-    host = page.locator(f"{figure} .chart").nth(at)
+def chart(page, figure: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return traces and layout of the first chart of a figure."""
+    host = page.locator(f"{figure} .chart").first
     found = host.evaluate("host => JSON.parse(JSON.stringify({ data: host.data, layout: host.layout }))")
     return found["data"], found["layout"]
 
 
-LEGEND = """figure => [...document.querySelectorAll(figure + " .legend label")].map((label) => ({
-  name: label.textContent, checked: label.querySelector("input").checked,
-  stroke: label.querySelector("line")?.getAttribute("stroke") ?? null,
-  dashes: label.querySelector("line")?.getAttribute("stroke-dasharray") ?? null,
-  fill: label.querySelector("circle")?.getAttribute("fill") ?? null,
-}))"""
-
-
-def legend(page, figure: str) -> dict[str, dict[str, Any]]:
-    """Return the entries of a figure's legend by name: whether they are checked, and how they look."""
-    return {entry["name"]: entry for entry in page.evaluate(LEGEND, figure)}
-
-
 TABLE = """table => ({
-  caption: table.caption.textContent,
   head: [...table.tHead.rows[0].cells].map((cell) => cell.textContent),
   body: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)),
   bold: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.classList.contains("best"))),
@@ -110,16 +92,8 @@ TABLE = """table => ({
 
 
 def table(page, selector: str) -> dict[str, Any]:
-    """Return caption, head and body of a table as text, and which cells are marked as the best."""
+    """Return head and body of a table as text, and which cells are marked as the best."""
     return page.locator(f"{selector} table").first.evaluate(TABLE)
-
-
-def copied(page, name: str) -> list[dict[str, str]]:
-    """Press a button that copies, and return the copied CSV."""
-    page.evaluate("navigator.clipboard.writeText('')")
-    page.get_by_role("button", name=name).first.click()
-    text = eventually(lambda: page.evaluate("navigator.clipboard.readText()"), page)
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def reads(text: str, *numbers: float | None, digits: int, unit: str = "") -> bool:
@@ -136,20 +110,9 @@ def reads(text: str, *numbers: float | None, digits: int, unit: str = "") -> boo
     return found is not None and all(abs(float(a) - b) <= 0.51 * 10**-digits for a, b in pairs)
 
 
-def unfolded(page, figure: str) -> dict[str, Any]:
-    """Return the numbers of a chart as a table."""
-    page.locator(f"{figure} details").evaluate("element => { element.open = true; }")
-    page.wait_for_selector(f"{figure} table")
-    return table(page, figure)
-
-
 def near(values: Any, digits: int = 6) -> Any:
     """Return what numbers of so many digits have to be near to."""
     return pytest.approx(np.asarray(values, float), rel=6 * 10.0**-digits, abs=1e-12)
-
-
-def floats(rows: list[dict[str, str]], name: str) -> np.ndarray:
-    return np.array([float(row[name]) for row in rows])
 
 
 # Walking through a run
@@ -158,26 +121,21 @@ SNAPSHOT = """() => {
   const all = (selector) => [...document.querySelectorAll(selector)];
   const text = (selector) => all(selector).map((one) => one.textContent);
   const of = (selector, name) => all(selector).map((one) => one.getAttribute(name));
-  const cursor = document.querySelector("#walk-triangle circle[fill=none]");
+  const drawn = (figure) => JSON.parse(JSON.stringify(document.querySelector(figure + " .chart").data ?? null));
   return {
-    name: text("#walk-name")[0], value: document.querySelector("#walk-alpha, #walk-point")?.value,
-    said: of("#walk-alpha", "aria-valuetext")[0],
+    name: text("#walk-name")[0], said: of("#walk-alpha", "aria-valuetext")[0],
     caption: text("#walk-numbers caption")[0], head: text("#walk-numbers thead th"),
     body: all("#walk-numbers tbody tr").map((row) => [...row.cells].map((cell) => cell.textContent)),
-    lines: of("#walk-numbers polyline", "points"),
-    dots: all("#walk-numbers circle").map((dot) => [Number(dot.getAttribute("cx")), Number(dot.getAttribute("cy"))]),
-    traces: JSON.parse(JSON.stringify(document.querySelector("#walk-reliability .chart").data)),
-    legend: text("#walk-reliability .legend label"),
+    traces: drawn("#walk-reliability"), triangle: drawn("#walk-triangle"),
     title: text("#walk-strip h3")[0] ?? "", classes: of("#walk-strip li", "class"),
-    images: of("#walk-strip img", "src"), alts: of("#walk-strip img", "alt"), truths: text("#walk-strip .truth"),
+    images: of("#walk-strip img", "src"), truths: text("#walk-strip .truth"),
     answers: text("#walk-strip .answer"), sure: text("#walk-strip li > span:last-child"),
-    cursor: cursor && [Number(cursor.getAttribute("cx")), Number(cursor.getAttribute("cy"))],
   };
 }"""
 EVERYWHERE = f"""() => {{
   const snapshot = {SNAPSHOT};
-  const control = document.querySelector("#walk-alpha, #walk-point");
-  const count = control.max === undefined ? control.options.length : Number(control.max) + 1;
+  const control = document.querySelector("#walk-alpha:not([hidden] *), #walk-list:not([hidden]) select");
+  const count = control.options ? control.options.length : Number(control.max) + 1;
   return [...Array(count).keys()].map((place) => {{
     control.value = place;
     control.dispatchEvent(new Event("input"));

@@ -28,55 +28,27 @@ class Kind:
     evaluated: bool = True
 
 
+_METRIC = "--metric says which."
 KINDS = {
-    "along": Kind(
-        "along",
-        "A metric of the points of lines and curves, and of the ensembles of α and 1−α; single networks as lines.",
-        "--metric says which.",
-    ),
-    "betas": Kind(
-        "along", "The same as `along` for runs that differ in β, with a panel for every method.", "--metric says which."
-    ),
-    "plane": Kind(
-        "plane",
-        "Contours of error and loss on planes through three networks, with the subspace drawn in.",
-        "--metric draws one of them.",
-    ),
-    "training": Kind(
-        "distances",
-        "L2 distance and cos² between the vertices over the epochs, from the logs.",
-        "--metric adds a column of the log.",
-        evaluated=False,
-    ),
+    "along": Kind("along", "A metric of the points of lines and curves, and of the ensembles of α and 1−α.", _METRIC),
+    "betas": Kind("along", "The same for runs that differ in β, with a panel for every method.", _METRIC),
+    "plane": Kind("plane", "Contours of error and loss on planes through three networks.", "--metric draws one."),
+    "training": Kind("distances", "L2 distance and cos² between the vertices over the epochs.", evaluated=False),
     "vertices": Kind(
         "along",
-        "Accuracy and ECE of the midpoint (or the first two metrics) against the number of vertices m; a single "
-        "network is m = 1. An ensemble method is shown by the ensemble of its m members.",
+        "Accuracy and ECE (or the first two metrics) against the number of vertices m, or of members of an ensemble.",
         "--metric draws another.",
     ),
-    "reliability": Kind(
-        "confidence", "Accuracy against confidence, and how often each confidence occurs, of midpoints and ensembles."
-    ),
-    "selective": Kind(
-        "confidence",
-        "The error among the most confident predictions against the share that is kept, with the area below it.",
-    ),
-    "diversity": Kind(
-        "distances",
-        "How different vertices are: total variation of predictions, L2 distance and cos² of weights.",
-        "--metric tv, disagreement, l2 or cos2 draws one.",
-    ),
+    "reliability": Kind("confidence", "Accuracy against confidence, and how often each confidence occurs."),
+    "selective": Kind("confidence", "The error among the most confident predictions against the share that is kept."),
+    "diversity": Kind("distances", "How different vertices are: in predictions (total variation) and in weights."),
     "shift": Kind(
         "shift",
         "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over severities, "
         "minus that of standard training if it is among the runs; stars are the best points of lines.",
         "--metric says of what.",
     ),
-    "shift-along": Kind(
-        "shift",
-        "The same as `along` on shifted images, with a panel for every corruption and the best point of each.",
-        "--metric says which.",
-    ),
+    "shift-along": Kind("shift", "The same as `along` on shifted images, a panel for every corruption.", _METRIC),
 }
 
 
@@ -129,10 +101,8 @@ def outputs(name: str, out: str | os.PathLike[str] | None = None) -> list[Path]:
     if out is None:
         return [Path(f"{name}{ending}") for ending in FORMATS]
     path = Path(out)
-    if path.suffix.lower() not in FORMATS:
-        raise ArgumentError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ArgumentError(f"{path} is a folder" if path.is_dir() else f"the folder {path.parent} does not exist")
+    if path.suffix.lower() not in FORMATS or path.is_dir() or not path.parent.is_dir():
+        raise ArgumentError(f"{path}: expected a name that ends in {' or '.join(FORMATS)} in an existing folder")
     return [path]
 
 

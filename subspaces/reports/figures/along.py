@@ -45,7 +45,7 @@ def along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
 def check_intervals(groups: Sequence[Group]) -> None:
     """Refuse groups of which none has an alpha."""
     if not any(group.interval for group in groups):
-        raise UserError(f"no line or curve among the runs ({style.listed(groups)}): there is no α to walk along")
+        raise UserError("no line or curve among the runs: there is no α to walk along")
 
 
 def legends(
@@ -57,14 +57,12 @@ def legends(
     heading: str = "",
 ) -> None:
     """Put above the axes what is shown and what lines and stars are, and below them which colour is which method."""
-    hollow = any(line.get_marker() == "*" and line.get_markerfacecolor() == "white" for line in lines)
-    note = style.seeds(groups) + ("\nhollow star: chosen on the split shown here" if hollow else "")
     style.legend(drawing, lines, columns, heading, place="outside upper center")
-    style.legend(drawing, methods, columns, title=note)
+    style.legend(drawing, methods, columns, title=style.seeds(groups))
 
 
 def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> Keys:
-    """Draw groups into one panel, and return what its legends explain: methods, and what the lines and stars are."""
+    """Draw groups into one panel, and return what its legends explain: methods, and what the lines are."""
     handles = []
     for one in series.along(groups, described(metric, groups), split):
         group, look = groups[one.group], looks[one.group]
@@ -75,38 +73,15 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
             continue
         flat = look if group.single else replace(look, line=style.DOTS[1])
         baseline = style.level(axes, one.curve, 1.0, flat)
-        baseline.set_label(group.label)
+        baseline.set_label(style.wrapped(group.label))
         plain = group.single and look.marker == "*"  # as it is drawn
         handles.append(baseline if plain else style.key(flat, one.answer.brief(group.label)))
-    lines = [
-        Line2D([], [], color=GREY, linestyle=style.DASHED, label="network at α"),
-        Line2D([], [], color=GREY, label="ensemble of α and 1−α"),
-        *_chosen(axes, groups, looks, metric, split),
-    ]
     axes.set_xlabel("α")
     axes.margins(x=0.02)
-    return handles, lines
-
-
-def _chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: str, split: str) -> list[Line2D]:
-    """Mark what was chosen by the metric, where a group is one run; a choice on the split that is shown is hollow.
-
-    With several seeds every run has a choice of its own, and none belongs to the mean that is drawn.
-    """
-    handles: dict[str, Line2D] = {}
-    for group, look in zip(groups, looks, strict=True):
-        alone = len(group.evaluations) == 1 and group.interval and group.rows is None
-        for choice in group.evaluations[0].choices if alone else []:
-            known = choice.reported.get(split, {})
-            if choice.what not in ("point", "pair") or choice.by != metric or metric not in known:
-                continue
-            hollow = choice.chosen_on == split
-            where = min(choice.value) if isinstance(choice.value, list) else choice.value
-            height = known[metric] * described(metric, groups).scale
-            axes.plot(where, height, color=look.colour, markerfacecolor="white" if hollow else look.colour, **STAR)
-            words, face = f"best on the {choice.chosen_on} split", "white" if hollow else GREY
-            handles.setdefault(words, Line2D([], [], color=GREY, markerfacecolor=face, label=words, **STAR))
-    return list(handles.values())
+    return handles, [
+        Line2D([], [], color=GREY, linestyle=style.DASHED, label="network at α"),
+        Line2D([], [], color=GREY, label="ensemble of α and 1−α"),
+    ]
 
 
 # Several strengths of the penalty
@@ -115,44 +90,35 @@ def _chosen(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: 
 def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
     metric = metric or usual(groups)[0].name
-    families = _by_method([group for group in groups if group.interval and not math.isnan(_beta(group))])
+    families: dict[str, list[Group]] = {}  # in order of beta, by what they are called without it
+    for group in sorted((each for each in groups if each.interval and not math.isnan(_beta(each))), key=_beta):
+        rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
+        families.setdefault(", ".join(rest) or group.label, []).append(group)
     if not any(len(members) > 1 for members in families.values()):
-        raise UserError(
-            f"no line or curve with several β among the runs ({style.listed(groups)}): "
-            "expected two or more that differ in β alone"
-        )
+        raise UserError("no line or curve with several β among the runs: expected two or more that differ in β alone")
     singles = [group for group in groups if group.single]
     strengths = sorted({_beta(group) for members in families.values() for group in members})
     looks = dict(zip(strengths, _shades(len(strengths)), strict=True))
     alone = len(families) == 1
     drawing = style.blank(style.COLUMN if alone else style.PAGE, 2.35)
     panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
-    methods, lines = dict[str, Line2D](), dict[str, Line2D]()
+    methods: dict[str, Line2D] = {}
     for axes, (name, members) in zip(panels, families.items(), strict=True):
         named = [*(replace(group, label=f"β = {_beta(group):g}") for group in members), *singles]
         shown = [*(looks[_beta(group)] for group in members), *style.looks(singles)]
-        for found, handles in zip((methods, lines), panel(axes, named, shown, metric, split), strict=True):
-            found |= {str(handle.get_label()): handle for handle in handles}
+        handles, lines = panel(axes, named, shown, metric, split)
+        methods |= {str(handle.get_label()): handle for handle in handles}
         axes.set_title(f"{name} · {style.heading(groups, split)}" if alone else name)
     panels[0].set_ylabel(described(metric, groups).axis)
     heading = "" if alone else style.heading(groups, split)
     ordered = [*(methods.pop(f"β = {beta:g}") for beta in strengths), *methods.values()]
-    legends(drawing, ordered, list(lines.values()), groups, 2 if alone else 4, heading)
+    legends(drawing, ordered, lines, groups, 2 if alone else 4, heading)
     return drawing
 
 
 def _beta(group: Group) -> float:
     found = None if group.training is None else group.training.recipe.get("beta")
     return math.nan if found is None else float(found)
-
-
-def _by_method(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Return groups that differ in beta only, in order of beta, by what they are called without it."""
-    families: dict[str, list[Group]] = {}
-    for group in sorted(groups, key=_beta):
-        rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
-        families.setdefault(", ".join(rest) or group.label, []).append(group)
-    return families
 
 
 def _shades(count: int) -> list[Look]:

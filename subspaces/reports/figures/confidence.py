@@ -27,18 +27,18 @@ DIAGONAL: dict[str, Any] = {"color": "black", "linestyle": style.DASHED, "linewi
 def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a diagram for each answer, and below it how often a confidence occurs."""
     shown = _confident(groups, split, "reliability")
+    titles = [_title(answer) for answer in shown]
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)
-    taller = style.LINE * max(_title(answer).count("\n") - 2 for answer in shown)  # than titles of three lines
-    drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.35 + taller) * down)
+    lines = max(title.count("\n") for title in titles)
+    drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.35 + (2.08 + 0.135 * lines) * down)
     panels = drawing.subplots(2 * down, across, squeeze=False, sharey="row", height_ratios=[3, 1] * down)
-    for k in range(down * across):
-        pair = panels[2 * (k // across) : 2 * (k // across) + 2, k % across]
-        if k < len(shown):
-            _diagram(pair[0], pair[1], shown[k], split)
-        else:
-            for axes in pair:
-                axes.set_axis_off()
+    above, below = panels[::2].ravel(), panels[1::2].ravel()
+    for axes, share, answer, title in zip(above, below, shown, titles, strict=False):
+        _diagram(axes, share, answer, split)
+        axes.set_title(title)
+    for axes in (*above[len(shown) :], *below[len(shown) :]):
+        axes.set_axis_off()
     for row in range(down):
         panels[2 * row, 0].set_ylabel("accuracy (%)")
         panels[2 * row + 1, 0].set_ylabel("share (%)")
@@ -80,7 +80,7 @@ def _pooled(answer: GroupAnswer, split: str) -> tuple[Array, Array, Array]:
 def _title(answer: GroupAnswer) -> str:
     """Return what predicts, in lines that fit above a diagram, and its ECE."""
     method, _, words = answer.label.rpartition(": ")
-    names = [style.wrapped(name, style.PAGE / ACROSS - 0.3) for name in ([f"{method}:", words] if method else [words])]
+    names = [style.wrapped(name, 23) for name in ([f"{method}:", words] if method else [words])]
     return "\n".join([*names, f"ECE {statistics.shown(answer.spread('ece'), 100, 1)} %"])
 
 
@@ -92,7 +92,7 @@ def _diagram(axes: Axes, below: Axes, answer: GroupAnswer, split: str) -> None:
     axes.bar(centers, confidence - accuracy, width, bottom=accuracy, linewidth=0.5, **GAP)
     axes.plot([0, 100], [0, 100], **DIAGONAL)
     below.bar(centers, share, width, color="#6e6e6e", edgecolor="white", linewidth=0.4)
-    axes.set(title=_title(answer), ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
+    axes.set(ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
     axes.tick_params(labelbottom=False)
     below.set_xlabel("confidence (%)")
     for each in (axes, below):
@@ -112,7 +112,7 @@ def selective(groups: Sequence[Group], metric: str | None, split: str) -> Figure
         line = look.line if group.single else "-" if one.answer.networks > 1 else style.DASHED
         drawn = style.band(axes, one.curve, 1.0, look, line, every=8)
         area = statistics.shown(one.answer.spread("aurc"), 100).replace(" ± ", "\u00a0±\u00a0")
-        drawn.set_label(f"{one.label} ({area})")
+        drawn.set_label(style.wrapped(f"{one.label} ({area})"))
         drawn.set_clip_on(False)  # markers on the axes are whole
         handles.append(drawn)
     axes.set(xlabel="most confident answers kept (%)", ylabel="error among them (%)", xlim=(0, 100))

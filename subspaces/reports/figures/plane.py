@@ -10,7 +10,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation.comparing import Group, place
+from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Array, described
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import begun
@@ -29,7 +29,6 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw one panel for each plane, for the error and below it for the loss, each with one colour bar."""
     panels = _planes(groups, split)
     known = list(panels[0][1].values)
-    metric = {"error": "accuracy", "loss": "nll"}.get(metric or "", metric)
     if metric is not None and metric not in known:
         raise ArgumentError(f"metric={metric!r} was not measured on planes: {nearest(metric, known)}")
     quantities = [described(name, groups) for name in (known if metric is None else [metric])]
@@ -45,24 +44,20 @@ def plane(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     for at, quantity in enumerate(quantities):
         _quantity(drawing, axes[at * rows : (at + 1) * rows].ravel(), panels, quantity, dataset)
     drawing.suptitle(style.heading(groups, split), fontsize=style.FONT)
-    style.fit(drawing)
+    style.settle(drawing, fit=True)
     return drawing
 
 
 def _planes(groups: Sequence[Group], split: str) -> list[Panel]:
-    found, unfinished = [], ""
+    found = []
     for group in groups:
         for one, number in zip(group.evaluations, group.seeds, strict=True):
             seed = f", seed {number}" if len(group.evaluations) > 1 else ""
-            for each in (each for each in one.planes if each.split == split):
-                if begun(each):
-                    found.append((f"{group.label}{seed}", each))
-                else:
-                    unfinished = f"; the plane {each.name!r} of {place(one)} is empty"
+            found += [(group.label + seed, each) for each in one.planes if each.split == split and begun(each)]
     if not found:
         raise UserError(
-            f"no plane on {split!r} among the runs{unfinished}: `subspaces evaluate RUN --plane` measures the one "
-            "through three vertices, --plane-through OTHER one through networks of other runs"
+            f"no plane on {split!r} among the runs: `subspaces evaluate RUN --plane` measures the one through three "
+            "vertices, --plane-through OTHER one through networks of other runs"
         )
     return found
 
@@ -91,7 +86,6 @@ def _quantity(drawing: Figure, axes: Any, panels: Sequence[Panel], quantity: Met
         masked = np.ma.masked_invalid(grid)
         filled = each.contourf(one.xs, one.ys, masked, steps, cmap="viridis", extend="max")
         each.contour(one.xs, one.ys, masked, steps, colors="white", linewidths=0.3, alpha=0.6)
-        filled.set_rasterized(False)
         _decorate(each, one, dataset)
         each.set_title(title)
     for each in axes[len(panels) :]:

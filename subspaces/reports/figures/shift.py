@@ -26,7 +26,7 @@ ROOM = 0.8  # of the place of a corruption, for its bars
 GAP = 0.6  # between groups of corruptions, in such places
 ACROSS = 4  # panels in a row
 STAR: dict[str, Any] = {**along.STAR, "markerfacecolor": "white"}  # chosen on the very images that it is reported on
-BEST = "best network at any α, chosen on these very images"
+BEST = "best network, chosen on these images"
 BLACK = "#222222"
 Places = Sequence[list[Condition]]
 """What each place of the axis is a mean over."""
@@ -59,10 +59,15 @@ def shift(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     ]
     drawing = style.blank(style.PAGE, 3.0)
     axes = drawing.add_subplot()
-    where = _named(axes, places)
+    where, width = _named(axes, places), ROOM / len(every)
     for number, one in enumerate(every):
-        width = ROOM / len(every)
-        _draw(axes, one, where + (number - (len(every) - 1) / 2) * width, width)
+        at, heights = where + (number - (len(every) - 1) / 2) * width, [each.mean for each in one.changes]
+        axes.bar(at, heights, width, **one.paint)
+        if one.changes[0].std is not None:
+            errors = [each.std or 0.0 for each in one.changes]
+            axes.errorbar(at, heights, errors, fmt="none", ecolor=BLACK, elinewidth=0.7)
+        if one.best:
+            axes.plot(at, [each.mean for each in one.best], color=BLACK, zorder=3, **STAR)
     axes.axhline(0, color=BLACK, linewidth=0.6)
     minus = " minus that of\nstandard training (points)" if standards else " (%)"
     axes.set_ylabel(f"relative change of\n{shown.label}{minus}")
@@ -82,18 +87,14 @@ def _needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]
     """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
     if split != SPLIT:
         raise ArgumentError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
-    found = conditions.conditions(groups)
     for group in groups:
         rows = shifted_rows(group)
-        if group.interval:
-            rows = rows[rows["kind"] == "point"]  # of a line or curve the points are shown
+        rows = rows[rows["kind"] == "point"] if group.interval else rows  # of a line or curve the points are shown
         for one, seed in zip(group.evaluations, group.seeds, strict=True):
-            names = set(of_seeds(rows, (seed,))["data"])
-            if not names or not {each.name for each in found} <= names:
-                run = f"run `subspaces evaluate {place(one)} --corruptions all`"
-                hint = "pass corruptions= to evaluate" if place(one) == one.name else run
-                raise UserError(f"{place(one)} was not measured on shifted data: {hint}")
+            if not len(of_seeds(rows, (seed,))):
+                raise UserError(f"{place(one)} was not measured on shifted data: evaluate it with corruptions")
         check_split(group, SPLIT)
+    found = conditions.conditions(groups)
     if not found:
         raise UserError("the runs were measured on different shifted data: evaluate them alike")
     every = [shifted_rows(group).dropna(axis="columns", how="all") for group in groups]
@@ -111,8 +112,7 @@ def _references(groups: Sequence[Group]) -> dict[str, Group]:
     """Return the standard training that each of the other groups is compared with; none where one has none."""
     found = {group.label: standard_for(group, groups) for group in groups}
     known = {label: standard for label, standard in found.items() if standard is not None}
-    told = {*known, *(standard.label for standard in known.values())}
-    return known if told == set(found) else {}
+    return known if {*known, *(standard.label for standard in known.values())} == set(found) else {}
 
 
 def _bars_of(group: Group, look: style.Look, places: Places, shown: Metric, standard: Group | None) -> list[Bars]:
@@ -124,43 +124,28 @@ def _bars_of(group: Group, look: style.Look, places: Places, shown: Metric, stan
     zero = None if standard is None else [changed(standard, each)[0].relative(shown.name) for each in places]
     walked = group.interval and shown.goal is None
     best = _minus(group, [best_along(group, each, shown) for each in places], zero) if walked else []
-    full = {"facecolor": look.colour, "edgecolor": look.colour, "linewidth": 0.6}
-    hatched = {"facecolor": "white", "edgecolor": look.colour, "hatch": "//////", "linewidth": 0.6}
     made = []
     for answer in [*answers[:1], *[one for one in answers[1:] if one.networks > 1][:1]]:
         changes = _minus(group, [each[answer.words].relative(shown.name) for each in every], zero)
-        paint = hatched if answer.networks > 1 else full
-        made.append(Bars(answer.label, paint, changes, best if answer is answers[0] else []))
+        paint: dict[str, Any] = {"facecolor": look.colour, "edgecolor": look.colour, "linewidth": 0.6}
+        paint |= {"facecolor": "white", "hatch": "//////"} if answer.networks > 1 else {}
+        made.append(Bars(style.wrapped(answer.label), paint, changes, best if answer is answers[0] else []))
     return made
 
 
 def _minus(group: Group, changes: Changes, zero: Changes | None) -> list[Spread]:
     """Return changes in percent, or the differences to standard training with the same seeds."""
-    found = changes
     if zero is not None:
-        found = [{s: one[s] - other[s] for s in one if s in other} for one, other in zip(changes, zero, strict=True)]
-    if not all(found):
-        raise UserError(
-            f"{group.label} and standard training have no seed in common: expected runs with the same seeds"
-        )
-    return [spread([100 * change for change in each.values()]) for each in found]
-
-
-def _draw(axes: Axes, one: Bars, at: Any, width: float) -> None:
-    """Draw the means over seeds, with error bars where there are several."""
-    heights = [each.mean for each in one.changes]
-    axes.bar(at, heights, width, **one.paint)
-    if one.changes[0].std is not None:
-        axes.errorbar(at, heights, [each.std or 0.0 for each in one.changes], fmt="none", ecolor=BLACK, elinewidth=0.7)
-    if one.best:
-        axes.plot(at, [each.mean for each in one.best], color=BLACK, zorder=3, **STAR)
+        changes = [{s: a[s] - b[s] for s in a if s in b} for a, b in zip(changes, zero, strict=True)]
+    if not all(changes):
+        raise UserError(f"{group.label} and standard training share no seed: expected runs with the same seeds")
+    return [spread([100 * change for change in each.values()]) for each in changes]
 
 
 def _named(axes: Axes, places: Places) -> Any:
     """Write what each place is below it, and above it which group it belongs to; return the middles of all."""
     kinds = [place[0].group if len(place) == 1 else "" for place in places]
-    apart = [0.0, *(1 + GAP * (one != other) for one, other in itertools.pairwise(kinds))]
-    where = np.cumsum(apart)
+    where = np.cumsum([0.0, *(1 + GAP * (one != other) for one, other in itertools.pairwise(kinds))])
     names = [place[0].label if len(place) == 1 else f"mean of {len(place)}" for place in places]
     axes.set_xticks(where, names, rotation=45, ha="right", rotation_mode="anchor")
     axes.grid(False, axis="x")
@@ -168,12 +153,9 @@ def _named(axes: Axes, places: Places) -> Any:
     axes.margins(x=0.01)
     known = list(dict.fromkeys(filter(None, kinds)))
     for kind in known if len(known) > 1 else []:
-        inside = [x for x, each in zip(where, kinds, strict=True) if each == kind]
-        axes.text(float(np.mean(inside)), 1.01, kind, ha="center", va="bottom", transform=axes.get_xaxis_transform())
+        middle = float(np.mean([x for x, each in zip(where, kinds, strict=True) if each == kind]))
+        axes.text(middle, 1.01, kind, ha="center", va="bottom", transform=axes.get_xaxis_transform())
     return where
-
-
-# Along lines and curves
 
 
 def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -200,6 +182,6 @@ def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figu
         axes.xaxis.set_major_locator(MaxNLocator(3, steps=[5, 10]))
     for axes in grid.flat[len(panels) :]:
         axes.set_axis_off()
-    star = Line2D([], [], color=along.GREY, label="best network", **STAR)
+    star = Line2D([], [], color=along.GREY, label=BEST, **STAR)
     along.legends(drawing, methods, [*lines, star], groups, 3, _heading(groups, found, split))
     return drawing

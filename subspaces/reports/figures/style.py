@@ -5,6 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,7 @@ from subspaces.evaluation.curves import Curve
 
 COLUMN, PAGE = 3.4, 6.9  # inches: the widths of a column and of a page of two columns
 FONT = 8.0
-LINE = 0.135  # inches from one line of text to the next
-CHARACTER = 0.06  # the width of one, on average
+CHARACTERS = 43  # of a label that fits into a column
 TEXTS = ("font.size", "axes.labelsize", "axes.titlesize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize")
 THIN = ("axes.linewidth", "xtick.major.width", "ytick.major.width", "hatch.linewidth")
 STYLE: dict[Any, Any] = {
@@ -76,15 +76,10 @@ def looks(groups: Sequence[Group]) -> list[Look]:
 
 def looks_of(grey: Sequence[bool]) -> list[Look]:
     """Return greys where asked for and colours elsewhere; the first grey has a star, the others have hollow markers."""
-    shade, found = shading(sum(not each for each in grey)), []
-    for at, kind in enumerate(grey):
-        place = sum(each == kind for each in grey[:at])
-        marker = (("*", *MARKERS) if kind else MARKERS)[place % (len(MARKERS) + kind)]
-        if kind:  # eleven markers: one that comes again has other dashes
-            found.append(Look(GREYS[place % len(GREYS)], marker, DOTS[place % len(DOTS)], hollow=marker != "*"))
-        else:
-            found.append(Look(COLOURS[place % len(COLOURS)], marker, shade=shade))
-    return found
+    shade, marks = shading(len(grey) - sum(grey)), ("*", *MARKERS)
+    greys = (Look(GREYS[k % 3], marks[k % 11], DOTS[k % 3], hollow=k % 11 > 0) for k in count())
+    colours = (Look(COLOURS[k % 6], MARKERS[k % 10], shade=shade) for k in count())
+    return [next(greys if each else colours) for each in grey]
 
 
 def shading(count: int) -> float:
@@ -111,8 +106,7 @@ def blank(width: float, height: float, layout: Literal["constrained", "compresse
 def band(axes: Axes, curve: Curve, scale: float, look: Look, line: Any = None, every: int = 1) -> Line2D:
     """Draw the mean over seeds, and one standard deviation to both sides if there are several.
 
-    Of `every` so many points one has a marker; which one depends on the marker, so that those of equal
-    curves lie beside each other.
+    One point of `every` so many has a marker; where it begins depends on the marker, which tells equal curves apart.
     """
     mean, std = curve.mean * scale, curve.std * scale
     first = (MARKERS.index(look.marker) + look.hollow * (every // 2)) % every if look.marker in MARKERS else 0
@@ -141,11 +135,6 @@ def heading(groups: Sequence[Group], split: str | None = None) -> str:
     return comparing.heading(runs if len(runs) == len(groups) else [], f"{split} set" if split else "")
 
 
-def listed(groups: Sequence[Group]) -> str:
-    """Return what the groups are, for an error of one line."""
-    return textwrap.shorten("; ".join(group.label for group in groups), 200, placeholder=" …")
-
-
 def seeds(groups: Sequence[Group]) -> str:
     """Return what a band or an error bar is, in words."""
     counts = sorted({len(group.evaluations) for group in groups})
@@ -156,7 +145,12 @@ def seeds(groups: Sequence[Group]) -> str:
 
 def key(look: Look, label: str, line: Any = None) -> Line2D:
     """Return the entry of a group in a legend."""
-    return Line2D([], [], color=look.colour, linestyle=line or look.line, label=label, **look.mark)
+    return Line2D([], [], color=look.colour, linestyle=line or look.line, label=wrapped(label), **look.mark)
+
+
+def wrapped(text: str, characters: int = CHARACTERS) -> str:
+    """Return text in lines of so many characters at most."""
+    return textwrap.fill(text, characters)
 
 
 def legend(
@@ -164,44 +158,30 @@ def legend(
 ) -> Legend:
     """Put a legend below the axes, or above them, in as many columns as fit, and lengthen the figure by its height."""
     width, height = figure.get_size_inches()
-    for count in range(columns, 0, -1):
-        made = figure.legend(handles=list(handles), loc=place, ncols=count, title=title or None)
-        made.get_title().set_multialignment("center")
-        if made.get_window_extent().width <= width * figure.dpi:
+    for across in range(columns, 0, -1):
+        made = figure.legend(handles=list(handles), loc=place, ncols=across, title=title or None)
+        if across == 1 or made.get_window_extent().width <= width * figure.dpi:
             break
-        if count > 1:
-            made.remove()
-        else:  # not even one column fits: long labels take two lines
-            for text in made.get_texts():
-                text.set_text(wrapped(text.get_text(), width - 0.8))  # of which handles take so much
+        made.remove()
+    made.get_title().set_multialignment("center")
     figure.set_size_inches(width, height + made.get_window_extent().height / figure.dpi)
     return made
 
 
-def wrapped(text: str, width: float) -> str:
-    """Return text in lines of so many inches."""
-    return textwrap.fill(text, max(12, int(width / CHARACTER)))
+def settle(figure: Figure, fit: bool = False) -> None:
+    """Place everything for good, so that all files of a figure are the same whichever is written first.
 
-
-def fit(figure: Figure) -> None:
-    """Make a figure as high as its axes and a heading: axes of a fixed aspect leave room above and below."""
-    for _ in range(2):  # they move a little when the height changes
-        _place(figure)
-        boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
-        figure.set_size_inches(figure.get_size_inches()[0], Bbox.union(boxes).height / figure.dpi + 0.3)
-    settle(figure)
-
-
-def settle(figure: Figure) -> None:
-    """Place everything for good, so that all files of a figure are the same whichever is written first."""
+    With `fit` the figure is as high as its axes and a heading: axes of a fixed aspect leave room above and below.
+    """
+    if (engine := figure.get_layout_engine()) is None:
+        return
     with styled():
-        _place(figure)
-        figure.set_layout_engine("none")
-
-
-def _place(figure: Figure) -> None:
-    if (engine := figure.get_layout_engine()) is not None:
+        for _ in range(2 * fit):  # they move a little when the height changes
+            engine.execute(figure)
+            boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
+            figure.set_size_inches(figure.get_size_inches()[0], Bbox.union(boxes).height / figure.dpi + 0.3)
         engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -1,11 +1,9 @@
 """The page: one HTML file that holds its numbers, pictures and scripts, and opens offline."""
 
 import base64
-import hashlib
 import os
 from collections.abc import Iterable
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,29 +36,23 @@ def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.
 
 def _plotly() -> str:
     """Return the text of plotly's script."""
-    found = find_spec("plotly")
-    if found is None or found.origin is None:
-        raise MissingPackageError("the report needs plotly: pip install 'subspaces[report]'")
-    return (Path(found.origin).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingPackageError("the report needs plotly: pip install 'subspaces[report]'") from None
+    return str(get_plotlyjs())
 
 
 def _html(page: Page, library: str) -> str:
-    """Return the page; its policy lets it run these two scripts and load nothing."""
+    """Return the page; its policy lets it load nothing."""
     import jinja2
 
-    from subspaces.reports.page import charts, planes
+    from subspaces.reports.page import charts
 
     here = resources.files(__name__) / "templates"
-    texts = {
-        name: (here / name).read_text(encoding="utf-8") for name in ("page.html", "page.js", "walk.js", "style.css")
-    }
-    own = f'(() => {{\n"use strict";\n{texts["page.js"]}\n{texts["walk.js"]}\n}})();\n'
-    scripts = [_inline(library), _inline(own)]
-    shifted = tables.Shifted(page)
+    html, style, script = ((here / name).read_text("utf-8") for name in ("page.html", "style.css", "page.js"))
+    runs, shifted = walks(page), tables.Shifted(page)
     drawn = charts.charts(page, shifted)
-    if plane := planes.planes(page):
-        drawn["planes"] = plane
-    runs = walks(page)
     data: dict[str, Any] = {
         "split": page.split,
         "what": page.what,
@@ -74,9 +66,7 @@ def _html(page: Page, library: str) -> str:
             }
             for each in page.metrics
         ],
-        "headline": [page.metrics.index(each) for each in page.headline],
         "runs": runs,
-        "points": tables.points(page),
         "template": charts.template(),
         "dark": charts.THEME,
         "charts": {name: {"selects": [s[0] for s in one.selects], "states": one.states} for name, one in drawn.items()},
@@ -86,26 +76,17 @@ def _html(page: Page, library: str) -> str:
     )
     # in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
-    return environment.from_string(texts["page.html"]).render(
-        policy=f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "
-        "style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'",
+    return environment.from_string(html).render(
         page=page,
         charts=drawn,
         shifted=shifted,
+        outliers=tables.outliers(page),
         walkable=any(run["middle"] for run in runs),
         reliable=all(point["reliability"] for run in runs for point in run["points"]),
         content=content,
         tables=tables,
-        style=texts["style.css"],
+        points=base64.b64encode(tables.points(page).encode()).decode(),
+        style=style,
         data=content.rounded(data),
-        scripts=scripts,
+        scripts=(library, script),
     )
-
-
-def _inline(script: str) -> str:
-    """Return a script that cannot close the element it stands in: a string means the same with the backslash."""
-    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
-def _digest(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

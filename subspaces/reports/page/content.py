@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group, compare, heading, place, standard_for
+from subspaces.evaluation.comparing import Group, heading, place, standard_for
 from subspaces.evaluation.curves import shared, usual
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.statistics import Spread, signed
+from subspaces.evaluation.statistics import Spread
 from subspaces.text import listed
 from subspaces.version import __version__
 
@@ -39,13 +39,13 @@ class Page:
             if not found or not each.answers:
                 raise UserError(f"{place(each)} has no evaluated point: run `subspaces evaluate {place(each)}`")
         common = [split for split in counts[0] if all(split in found for found in counts)]
-        if not common:
-            raise UserError("the runs were evaluated on different splits: evaluate them alike")
+        metrics = shared(every)
+        if not common or not metrics:
+            what = "metric in common: expected those of one task" if common else "split in common: evaluate them alike"
+            raise UserError(f"the evaluations have no {what}")
         split = "test" if "test" in common else common[0]
-        if not (metrics := shared(every)):
-            raise UserError("the evaluations have no metric in common: expected those of one task")
-        own = [group.evaluations[0] for group in groups if group.training is None]
-        what = "images" if not own else own[0].task if own[0].task in ("tokens", "pixels") else "examples"
+        own = [group.evaluations[0].task for group in groups if group.training is None]
+        what = "images" if not own else own[0] if own[0] in ("tokens", "pixels") else "examples"
         return cls(groups, split, counts[0][split], what, metrics, usual(groups))
 
     @property
@@ -64,12 +64,6 @@ class Page:
         return any(group.training is not None for group in self.groups)
 
     @property
-    def common(self) -> set[int]:
-        """The seeds that most groups were trained with; of several such sets the largest."""
-        sets = [set(group.seeds) for group in self.groups]
-        return max(sets, key=lambda seeds: (sets.count(seeds), len(seeds)))
-
-    @property
     def statistics(self) -> str:
         """From how many training examples the batch-norm statistics are."""
         counts = {int(one.statistics["images"]) for _, one in self.evaluations if one.statistics.get("images")}
@@ -86,11 +80,11 @@ class Page:
     def subtitle(self) -> str:
         """How it was trained and measured."""
         runs = [group.training for group in self.groups if group.training is not None]
-        about = heading(runs if len(runs) == len(self.groups) else [])
         epochs = listed(str(each) for each in dict.fromkeys(one.epochs for one in runs))
         count = len(self.evaluations)
         parts = [
-            *([about, f"{epochs} epochs"] if runs else []),
+            heading(runs if len(runs) == len(self.groups) else []),
+            f"{epochs} epochs" if runs else "",
             f"{count} {'run' if runs else 'evaluation'}{'s' if count > 1 else ''}",
             f"{self.split} split, {self.images:,} {self.what}",
             f"made {datetime.now(UTC):%Y-%m-%d} by subspaces {__version__}",
@@ -110,10 +104,22 @@ class Page:
         """Return the decimal places that a split of so many examples can tell apart."""
         return (1 if self.images < 5000 else 2) if metric.percent else 3
 
-
-def trained_on(one: Evaluation) -> str:
-    """Return what a data set consists of."""
-    return "examples" if one.training is None else "images"
+    def tiles(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Return the first two metrics of each subspace, beside standard training or the vertices on average."""
+        found = []
+        for group in [each for each in self.groups if not each.single] or self.groups:
+            mine, standard = each_answer(group, self.split)[0], standard_for(group, self.groups)
+            ends = [one for one in each_answer(group, self.split, alone=True) if one.kind == "alone"]
+            others, what = ends[:1], f"its {group.shape['members']} on average"
+            if standard is not None:
+                others, what = each_answer(standard, self.split)[:1], "standard training"
+            parts = []
+            for metric in self.headline:
+                values = [self.shown(each.spread(metric.name).mean, metric) + unit(metric) for each in (mine, *others)]
+                against = f"{what} {values[1]}" if others else ""
+                parts.append((f"{mine.short} {metric.label}", values[0], against))
+            found.append((capital(group.label), parts))
+        return found
 
 
 def capital(text: str) -> str:
@@ -146,34 +152,3 @@ def rounded(value: Any, digits: int = 6) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
-
-
-def tiles(page: Page) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Return the first two metrics of each subspace, beside standard training or the vertices on average."""
-    found = []
-    for group in [each for each in page.groups if not each.single] or page.groups:
-        mine, standard = each_answer(group, page.split)[0], standard_for(group, page.groups)
-        ends = [one for one in each_answer(group, page.split, alone=True) if one.kind == "alone"]
-        other, what = next(iter(ends), None), f"its {group.shape['members']} on average"
-        if standard is not None:
-            other, what = each_answer(standard, page.split)[0], "standard training"
-        parts = [
-            (
-                f"{mine.short} {metric.label}",
-                page.shown(mine.spread(metric.name).mean, metric) + unit(metric),
-                "" if other is None else f"{what} {_against(page, mine, other, metric)}",
-            )
-            for metric in page.headline
-        ]
-        found.append((capital(group.label), parts))
-    return found
-
-
-def _against(page: Page, answer: GroupAnswer, other: GroupAnswer, metric: Metric) -> str:
-    """Return the number of another answer and the difference to it, where both have the same seeds."""
-    found = compare(answer.frame, other.frame, metric.name)
-    if found is None or not found.complete or math.isnan(found.difference.mean):
-        return f"{page.shown(other.spread(metric.name).mean, metric)}{unit(metric)}, with other seeds"
-    difference = signed(metric.scale * found.difference.mean, page.places(metric))
-    points = " points" if metric.percent else ""
-    return f"{page.shown(found.second.mean, metric)}{unit(metric)}, difference {difference}{points}"

@@ -1,22 +1,19 @@
 """The tables of the page: how good the answers are, on shifted data and against outliers too, what was chosen, runs."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from subspaces.evaluation import conditions
-from subspaces.evaluation.comparing import SPLIT, Group
-from subspaces.evaluation.conditions import Condition
+from subspaces.evaluation.comparing import SPLIT
+from subspaces.evaluation.conditions import Changed, Condition
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.statistics import Spread
+from subspaces.evaluation.statistics import Spread, signed
 from subspaces.reports.page.content import NONE, Page, capital, seeded, unit
 from subspaces.reports.page.walk import middle, run_name
 from subspaces.reports.table import Table
-from subspaces.text import listed
 
-CHANGE = Metric("change", "relative change", "", percent=True)
-CHOSEN = {"point": "best point", "pair": "best pair"}
 MARK = "⚠ chosen on the test set"
 
 
@@ -26,45 +23,35 @@ def head(metrics: Iterable[Metric]) -> list[str]:
 
 
 def answers(page: Page) -> Table:
-    """Return how good each answer is, and what it costs."""
-    wanted = {"alone": True, "scaled": True, "together": True}
-    found = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
+    """Return how good each answer is, and what it costs; of groups with different seeds none is the best."""
+    found = [
+        each for group in page.groups for each in each_answer(group, page.split, alone=True, scaled=True, together=True)
+    ]
+    alike = len({tuple(group.seeds) for group in page.groups}) == 1
     rows = [
         [
-            _way(each),
+            each.words if each.seeds == each.group.seeds else f"{each.words} ({seeded(each.seeds)})",
             *(page.shown(each.spread(metric.name), metric) for metric in page.metrics),
             str(each.networks),
-            *([_duration(_seconds(each))] if page.trained else []),
+            *([_training_time(each)] if page.trained else []),
         ]
         for each in found
     ]
-    alike = all(set(group.seeds) == page.common for group in page.groups)
+    seeds = {each.label: "" if alike or each.training is None else f", {seeded(each.seeds)}" for each in page.groups}
     caption = "How good each answer is, and what it costs" + ", mean ± standard deviation over seeds" * page.several
     return Table(
-        f"{caption}; bold: the best{'' if alike else f' of those with {seeded(page.common)}'}",
+        caption + "; bold: the best" * alike,
         ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])],
         rows,
-        [_heading(each.group, page.common) for each in found],
-        _best(page, found),
-        {name: each.meaning for name, each in zip(head(page.metrics), page.metrics, strict=True)},
+        [each.group.label + seeds[each.group.label] for each in found],
+        _best(page, found) if alike else set(),
     )
-
-
-def _heading(group: Group, common: set[int]) -> str:
-    if set(group.seeds) == common:
-        return group.label
-    return f"{group.label} – {'no run' if group.training is None else seeded(group.seeds)}, not compared"
-
-
-def _way(answer: GroupAnswer) -> str:
-    """Return an answer in words, with its seeds where they are not those of its group."""
-    return answer.words if answer.seeds == answer.group.seeds else f"{answer.words} ({seeded(answer.seeds)})"
 
 
 def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
     """Return which cells are the best of their metric as they are shown, among answers with the same seeds."""
     found: set[tuple[int, int]] = set()
-    compared = [at for at, each in enumerate(answers) if set(each.seeds) == page.common]
+    compared = [at for at, each in enumerate(answers) if each.seeds == each.group.seeds]
     for column, metric in enumerate(page.metrics, 1):
         digits = page.places(metric) + (2 if metric.percent else 0)
         merits = {at: metric.merit(round(answers[at].spread(metric.name).mean, digits)) for at in compared}
@@ -74,16 +61,12 @@ def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
     return found
 
 
-def _seconds(answer: GroupAnswer) -> float | None:
-    """Return how long the training of an answer takes, on average over seeds; None where that is not known."""
-    runs = [each.training for each in answer.group.evaluations]
-    known = [each.seconds for each in runs if each is not None and each.seconds is not None]
-    return answer.runs * sum(known) / len(known) if len(known) == len(runs) else None
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
+def _training_time(answer: GroupAnswer) -> str:
+    """Return how long the training of an answer takes, on average over seeds; a dash where that is not known."""
+    known = [each.training.seconds for each in answer.group.evaluations if each.training is not None]
+    if not known or None in known:
         return NONE
+    seconds = answer.runs * sum(filter(None, known)) / len(known)
     size, name = (1, "s") if seconds < 100 else (60, "min") if seconds < 6000 else (3600, "h")
     return f"{seconds / size:{'.2g' if seconds / size < 10 else '.0f'}}\u00a0{name}"
 
@@ -117,22 +100,18 @@ def points(page: Page) -> str:
 
 def choices(page: Page) -> Table | None:
     """Return what was chosen; None where nothing was."""
-    found = [
-        (run_name(group, one), choice, choice.reported.get(page.split, {}))
-        for group, one in page.evaluations
-        for choice in one.choices
-        if group.single or middle(group, one)
-    ]
     labels = {each.name: capital(each.label) for each in page.metrics}
     rows = [
         [
-            name,
-            f"{CHOSEN[choice.what]}: {value_of(choice.value)}",
+            run_name(group, one),
+            f"best {choice.what}: {value_of(choice.value)}",
             labels.get(choice.by, choice.by),
             MARK if choice.on_test else f"the {choice.chosen_on} split",
-            *(page.shown(reported.get(each.name), each) for each in page.headline),
+            *(page.shown(choice.reported.get(page.split, {}).get(each.name), each) for each in page.headline),
         ]
-        for name, choice, reported in found
+        for group, one in page.evaluations
+        for choice in one.choices
+        if group.single or middle(group, one)
     ]
     names = ["Run", "Chosen", "By", "On", *head(page.headline)]
     return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows) if rows else None
@@ -141,7 +120,7 @@ def choices(page: Page) -> Table | None:
 def value_of(value: Any) -> str:
     """Return alphas as text; equal shares of three vertices or more are the midpoint."""
     if not isinstance(value, list):
-        return f"{value:.3g}" if isinstance(value, float) else str(value)
+        return f"{value:.3g}"
     inner = [f"({value_of(part)})" if isinstance(part, list) else value_of(part) for part in value]
     return "midpoint" if len(value) > 2 and len(set(inner)) == 1 else ", ".join(inner)
 
@@ -153,34 +132,31 @@ class Shifted:
     """The answers on shifted data that all of some groups were measured on."""
 
     def __init__(self, page: Page) -> None:
-        groups = [group for group in page.groups if conditions.conditions([group])]
         self.page = page
-        self.found = conditions.conditions(groups) if groups and page.split == SPLIT else []
+        self.groups = [group for group in page.groups if page.split == SPLIT and conditions.conditions([group])]
+        self.found = conditions.conditions(self.groups)
         self.severities = sorted({severity for each in self.found for severity in each.severities})
-        names = [set(conditions.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in groups]
+        names = [set(conditions.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in self.groups]
         self.metrics = [each for each in page.metrics if all(each.name in known for known in names)]
         self.over = conditions.averaged_over(self.found)
-        self.answers = [one for each in groups for one in conditions.changed(each, self.over)] if self.found else []
-        self.cells = {group.label: list(self._cells(group)) for group in groups if self.found}
-
-    def _cells(self, group: Group) -> Iterator[tuple[Condition, int, dict[str, conditions.Changed]]]:
-        """Yield every kind and severity with the answers of a group, by what they are called."""
-        for each in self.found:
-            for severity in self.severities:
-                yield each, severity, {one.before.words: one for one in conditions.changed(group, [each.at(severity)])}
+        self.answers = [one for each in self.groups for one in conditions.changed(each, self.over) if self.found]
+        sets = [[each.at(severity)] for each in self.found for severity in self.severities]
+        self.cells = {
+            group.label: [{one.before.words: one for one in conditions.changed(group, each)} for each in sets]
+            for group in self.groups
+        }
 
     @property
-    def lead(self) -> str:
-        """What the shifted data are."""
-        sources = dict.fromkeys(_source(each.source, self.page.what) for each in self.found)
+    def counted(self) -> str:
+        """How many sets of how many examples."""
         counts = " or ".join(dict.fromkeys(f"{each.count:,}" for each in self.found))
-        return f"{capital(_counted(self.found))}, {listed(sources)}, {counts} {self.page.what} each."
+        return f"{_counted(self.found)}, {counts} {self.page.what} each"
 
     def table(self) -> Table:
         """Return the answers on average over all sets."""
         known = [each for each in self.page.headline if each in self.metrics] or self.metrics[:2]
         rows = [
-            [_way(one.before), *(text for metric in known for text in self._compared(one, metric))]
+            [one.before.words, *(text for metric in known for text in self._compared(one, metric))]
             for one in self.answers
         ]
         labels = [(capital(each.label), unit(each)) for each in known]
@@ -190,48 +166,22 @@ class Shifted:
         caption = f"On shifted data, mean over {_counted(self.over)}{without}{several}"
         return Table(caption, ["Answer", *names], rows, [one.before.group.label for one in self.answers])
 
-    def _compared(self, one: conditions.Changed, metric: Metric) -> list[str]:
-        change = one.spread(metric.name)
+    def _compared(self, one: Changed, metric: Metric) -> list[str]:
         both = [self.page.shown(each.spread(metric.name), metric) for each in (one.before, one.after)]
-        return [*both, _signed(change)]
-
-    def numbers(self) -> Table:
-        """Return every answer on every kind and severity."""
-        rows = [
-            [one.before.label, each.label, severity_name(severity)]
-            + [self.page.shown(one.after.spread(metric.name), metric) for metric in self.metrics]
-            for cells in self.cells.values()
-            for each, severity, found in cells
-            for one in found.values()
-        ]
-        return Table("Every answer on shifted data", ["Answer", "Data", "Severity", *head(self.metrics)], rows)
+        return [*both, _signed(one.spread(metric.name))]
 
 
 def _signed(change: Spread) -> str:
     """Return a relative change in percent with its sign; zero has none."""
     if math.isnan(change.mean):
         return NONE
-    mean = f"{100 * change.mean:+.1f}".replace("-", "−")
-    around = "" if change.std is None else f" ± {100 * change.std:.1f}"
-    return ("0.0" if mean[1:] == "0.0" else mean) + around
-
-
-def severity_name(severity: int) -> str:
-    """Return a severity in words."""
-    return str(severity) if severity else "as given"
-
-
-def _source(source: str, what: str) -> str:
-    made, _, seed = source.partition(", ")
-    if made == "made":
-        return f"made of the test {what}{seed and f' with {seed}'}"
-    return "given by loaders of your own" if source == "given" else f"read from {source}"
+    return signed(100 * change.mean, 1) + ("" if change.std is None else f" ± {100 * change.std:.1f}")
 
 
 def _counted(found: list[Condition]) -> str:
-    one = "corruption" if all(each.group != "given" for each in found) else "set"
+    kind = "corruption" if all(each.group != "given" for each in found) else "set"
     severities = conditions.severities(found)
-    return f"{len(found)} {one}{'' if len(found) == 1 else 's'}{severities and f' at {severities}'}"
+    return f"{len(found)} {kind}{'' if len(found) == 1 else 's'}{severities and f' at {severities}'}"
 
 
 def outliers(page: Page) -> tuple[Table, list[Metric]] | None:
@@ -246,5 +196,4 @@ def outliers(page: Page) -> tuple[Table, list[Metric]] | None:
                 rows.append([each.label, *(page.shown(each.spread(one.name), one) for one in metrics)])
                 names.append(f"{key[0]} ({key[1]:,} {page.what})")
     caption = "Telling outliers apart" + ", mean ± standard deviation over seeds" * page.several
-    titles = {name: each.meaning for name, each in zip(head(metrics), metrics, strict=True)}
-    return (Table(caption, ["Answer", *head(metrics)], rows, names, titles=titles), metrics) if rows else None
+    return (Table(caption, ["Answer", *head(metrics)], rows, names), metrics) if rows else None

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.errors import MissingPackageError
-from subspaces.evaluation.answers import PAIR, named
+from subspaces.evaluation.answers import named
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.examples import pictures
@@ -32,11 +32,6 @@ def middle(group: Group, one: Evaluation) -> str:
     return "" if group.single or not words else words[0]
 
 
-def vertex(group: Group) -> str:
-    """Return what one of the vertices is called."""
-    return SINGULAR.get(group.shape["members"], "member")
-
-
 def walks(page: Page) -> list[dict[str, Any]]:
     """Return what the page shows of each evaluation at every point."""
     most = max(4, min(PICTURES, 200 // len(page.evaluations)))
@@ -44,65 +39,63 @@ def walks(page: Page) -> list[dict[str, Any]]:
 
 
 def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any]:
-    points, ensembles = _points(group, one, page.split), _ensembles(group, one, page.split)
+    rows = [row for row in one.rows if row.split == page.split]
+    points, ensembles = _points(group, one, rows), _ensembles(group, one, rows)
     partners = {key: index for index, key in enumerate(ensembles)}
     together = partners.get("vertex", partners.get("random"))
-    kind, name = group.shape["kind"], middle(group, one)
+    kind, name, vertex = group.shape["kind"], middle(group, one), SINGULAR.get(group.shape["members"], "member")
+    words = {key: [each.words for each in one.answers if each.is_of(row)] for key, row in ensembles.items()}
     return {
         "name": run_name(group, one),
         "kind": kind if kind != "simplex" else "triangle" if group.vertices == 3 and name else "list",
-        "vertex": vertex(group),
+        "vertex": vertex,
         "middle": name,
-        "start": _start(group, points),
         "points": [
             {
                 "alpha": row.alphas[0],
-                "name": _point_name(group, one, row),
+                "name": _point_name(group, one, row, vertex),
                 "role": row.role,
                 "partner": partners.get(_pair(row.alphas[0]), together),
                 **_measured(page, row),
             }
             for row in points
         ],
-        "ensembles": [{"name": ensemble_name(one, row), **_measured(page, row)} for row in ensembles.values()],
+        "ensembles": [
+            {"name": (words[key] or [f"ensemble of {named(row.alphas)}"])[0], **_measured(page, row)}
+            for key, row in ensembles.items()
+        ],
         "strip": _strip(one, points, page.split, most),
     }
 
 
-def _start(group: Group, points: list[Row]) -> int:
-    """Return where a walk begins: near alpha = 0.1, or at the first vertex, for there the columns differ."""
-    if group.interval:
-        return min(range(len(points)), key=lambda at: abs(float(points[at].alphas[0]) - PAIR[0]))  # type: ignore[arg-type]
-    vertices = [at for at, row in enumerate(points) if row.role == "vertex"]
-    return min(vertices, key=lambda at: points[at].coefficients[0][0] != 1, default=0)
-
-
-def shown_rows(group: Group, one: Evaluation, split: str) -> list[Row]:
+def _shown(group: Group, one: Evaluation, rows: list[Row]) -> list[Row]:
     """Return the rows that the method answers with, or that lie between its vertices.
 
     A method that only keeps members has nothing between them, and random points are a simplex's own.
     """
     between = ("midpoint", "along", "edge", "grid") if group.single or middle(group, one) else ()
-    own = {each.role for each in one.answers}
-    return [row for row in one.rows if row.split == split and row.role in ("vertex", *between, *own)]
+    roles = {"vertex", *between, *(each.role for each in one.answers)}
+    return [row for row in rows if row.role in roles]
 
 
-def _points(group: Group, one: Evaluation, split: str) -> list[Row]:
+def _points(group: Group, one: Evaluation, rows: list[Row]) -> list[Row]:
     """Return every point once, in the order of alpha on a line or curve."""
-    rows = [row for row in shown_rows(group, one, split) if row.kind == "point"]
+    found = [row for row in _shown(group, one, rows) if row.kind == "point"]
     if group.interval:
-        rows = [row for row in one.rows if row.split == split and row.kind == "point"]
-        rows = sorted((row for row in rows if row.role in ("along", "midpoint")), key=lambda row: row.alphas[0])
-    return list({json.dumps(row.alphas[0]): row for row in reversed(rows)}.values())[::-1]
+        found = [row for row in rows if row.kind == "point" and row.role in ("along", "midpoint")]
+        found.sort(key=lambda row: row.alphas[0])
+    first: dict[str, Row] = {}
+    for row in found:
+        first.setdefault(json.dumps(row.alphas[0]), row)
+    return list(first.values())
 
 
-def _ensembles(group: Group, one: Evaluation, split: str) -> dict[str, Row]:
+def _ensembles(group: Group, one: Evaluation, rows: list[Row]) -> dict[str, Row]:
     """Return the ensembles by the pair of points, or by the role where alpha is not a number."""
-    rows = [row for row in one.rows if row.split == split and row.kind == "ensemble"]
+    several = [row for row in rows if row.kind == "ensemble"]
     if not group.interval:
-        shown = shown_rows(group, one, split)
-        return {row.role: row for row in rows if row in shown and row.average != "logits"}
-    along = [row for row in rows if row.role == "along" and row.average == rows[0].average]
+        return {row.role: row for row in _shown(group, one, several) if row.average != "logits"}
+    along = [row for row in several if row.role == "along" and row.average == several[0].average]
     return {_pair(min(row.alphas)): row for row in along}
 
 
@@ -110,7 +103,7 @@ def _pair(alpha: Alpha) -> str:
     return "" if isinstance(alpha, list) else f"{min(alpha, 1 - alpha):.6f}"
 
 
-def _point_name(group: Group, one: Evaluation, row: Row) -> str:
+def _point_name(group: Group, one: Evaluation, row: Row, vertex: str) -> str:
     alpha = row.alphas[0]
     if not isinstance(alpha, list):
         return "network" if group.single else f"α = {alpha:.3g}"
@@ -118,14 +111,8 @@ def _point_name(group: Group, one: Evaluation, row: Row) -> str:
         return middle(group, one)
     if row.role in ("vertex", "edge"):
         vertices = "–".join(str(place) for place, share in enumerate(alpha, 1) if share > 0)
-        return f"{vertex(group) if row.role == 'vertex' else 'edge'} {vertices}"
+        return f"{vertex if row.role == 'vertex' else 'edge'} {vertices}"
     return f"{row.role} point ({', '.join(f'{share:.2f}' for share in alpha)})"
-
-
-def ensemble_name(one: Evaluation, row: Row) -> str:
-    """Return which points are averaged: as an answer is called, or by their alphas."""
-    answered = next((each.words for each in one.answers if each.is_of(row)), None)
-    return answered or f"ensemble of {named(row.alphas)}"
 
 
 def _measured(page: Page, row: Row) -> dict[str, Any]:

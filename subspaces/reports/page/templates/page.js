@@ -1,164 +1,191 @@
-// What every part of the page uses: theme, charts with their legends, copying tables.
-// Text from the data becomes text nodes and attributes, never markup.
+// The charts, and the walk through one run. Text from the data becomes text nodes and attributes, never markup.
+"use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-
-function fill(element, attributes, children = []) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
-  }
+function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;
 }
-const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
-const drawing = (tag, attributes = {}, ...children) =>
-  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-const options = (select, names, chosen = 0) => select.replaceChildren(
-  ...names.map((name, index) => el("option", { value: index, selected: index === chosen }, name)));
 
-// What changed, for those who do not see it: said when the reader pauses.
-let waiting = 0;
-function announce(text, delay = 350) {
-  clearTimeout(waiting);
-  waiting = setTimeout(() => { $("live").textContent = text; }, delay);
-}
+// Charts, in the colours that the system asks for: those in the data are for the light theme.
 
-// Light and dark: as the system has it, until the reader chooses. Colours are given for the light theme.
-
-const systemDark = matchMedia("(prefers-color-scheme: dark)");
-const themed = []; // what has to be drawn anew
-let chosenTheme = null;
-const isDark = () => (chosenTheme === null ? systemDark.matches : chosenTheme === "dark");
-const tinted = (value) => (isDark()
+const dark = matchMedia("(prefers-color-scheme: dark)"), touch = matchMedia("(pointer: coarse)").matches;
+const PALETTE = Object.keys(data.dark), MUTED = data.template.xaxis.linecolor;
+const tinted = (value) => (dark.matches
   ? JSON.parse(JSON.stringify(value).replace(/#[0-9a-f]{6}/g, (colour) => data.dark[colour] ?? colour)) : value);
-const PALETTE = Object.keys(data.dark);
-const colour = (index) => tinted(PALETTE[index]);
-const muted = () => tinted(data.template.xaxis.linecolor);
-
-function showTheme() {
-  if (chosenTheme !== null) document.documentElement.dataset.theme = chosenTheme;
-  $("theme").textContent = isDark() ? "Light" : "Dark";
-  $("theme").setAttribute("aria-label", isDark() ? "Switch to light colours" : "Switch to dark colours");
-  themed.forEach((draw) => draw());
-}
-$("theme").addEventListener("click", () => {
-  chosenTheme = isDark() ? "light" : "dark";
-  showTheme();
-});
-systemDark.addEventListener("change", showTheme);
-
-// Charts: a list of check boxes is the legend, so that it works by keyboard and wraps.
-
-const touch = matchMedia("(pointer: coarse)").matches;
 const CONFIG = {
   responsive: true, displaylogo: false, displayModeBar: touch ? true : "hover", showTips: false,
   modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]], showSendToCloud: false, // nothing leaves
 };
-const DASHES = { dash: "6 4", dot: "2 3", dashdot: "7 3 2 3", longdash: "10 4", longdashdot: "10 3 2 3" };
 
-// The drawing itself says nothing to a screen reader; its buttons, its caption and its table do.
+// The drawing itself says nothing to a screen reader; its caption and the tables do.
 function draw(host, traces, layout) {
   const crowded = traces.length > 18 || innerWidth < 600;
   const hovermode = crowded ? "closest" : layout.hovermode ?? data.template.hovermode;
-  const ratio = layout.meta?.ratio;
-  const height = ratio && Math.round((host.clientWidth - 150) * ratio + 80);
-  if (ratio) host.style.height = `${height}px`;
-  const whole = { ...layout, template: { layout: data.template }, hovermode, dragmode: touch ? false : "zoom", height };
+  const whole = { ...layout, template: { layout: data.template }, hovermode, dragmode: touch ? false : "zoom" };
   Plotly.react(host, tinted(traces), tinted(whole), CONFIG).then(() => {
     host.querySelectorAll(".main-svg").forEach((picture) => picture.setAttribute("aria-hidden", "true"));
   });
 }
 
-function swatch({ mode = "markers", line, marker }) {
-  const paint = tinted(marker.line?.color ?? marker.color);
-  const stroke = { stroke: paint, "stroke-width": 2.5, "stroke-dasharray": DASHES[line?.dash] ?? null };
-  return drawing("svg", { width: 30, height: 14, "aria-hidden": "true" },
-    ...(mode.includes("lines") ? [drawing("line", { x1: 0, y1: 7, x2: 30, y2: 7, ...stroke })] : []),
-    ...(mode.includes("markers") ? [drawing("circle", { cx: 15, cy: 7, r: 3.4, fill: paint })] : []));
-}
-
-// A figure that draws `plots()`, each { data, layout }, with a box for every name in its first one.
-function chart(figure, plots) {
-  const hosts = figure.querySelectorAll(".chart"), legend = figure.querySelector(".legend");
-  const hidden = new Set(plots()[0].data.filter((one) => one.visible === "legendonly").map((one) => one.legendgroup));
-  const plot = () => plots().forEach(({ data: traces, layout }, at) => {
-    const shown = traces.filter((one) => !hidden.has(one.legendgroup)).map((one) => ({ ...one, visible: true }));
-    draw(hosts[at], shown, layout);
-  });
-  function box(one) {
-    const input = el("input", { type: "checkbox", checked: !hidden.has(one.legendgroup) });
-    input.addEventListener("change", () => {
-      if (input.checked) hidden.delete(one.legendgroup); else hidden.add(one.legendgroup);
-      plot();
-    });
-    return el("label", {}, input, swatch(one), one.legendgroup);
-  }
+function chart(figure) {
+  const { selects, states } = data.charts[figure.dataset.chart], hosts = figure.querySelectorAll(".chart");
+  const boxes = [...figure.querySelectorAll(".legend input")];
   function update() {
-    const named = plots()[0].data.filter((one) => one.legendgroup && one.showlegend !== false);
-    legend.replaceChildren(legend.firstElementChild, ...(named.length > 1 ? named.map(box) : []));
-    plot();
+    const { caption, plots } = states[selects.map((id) => $(id).value).join("|")];
+    const hidden = boxes.filter((box) => !box.checked).map((box) => box.value);
+    const shown = ({ legendgroup }) => !hidden.includes(legendgroup);
+    plots.forEach(({ data: traces, layout }, at) => draw(hosts[at], traces.filter(shown), layout));
+    figure.querySelector("figcaption").textContent = caption;
   }
-  themed.push(update);
-  return update;
+  [...boxes, ...selects.map($)].forEach((control) => control.addEventListener("change", update));
+  dark.addEventListener("change", update);
+  update();
+}
+document.querySelectorAll("[data-chart]").forEach(chart);
+
+// The walk: where (slider, triangle or list), the numbers there, their reliability, images that change.
+
+const walk = { run: data.runs[0], index: 0 };
+const here = () => walk.run.points[walk.index];
+
+function shown(metric, value) {
+  if (value === null) return "–";
+  return ((metric.percent ? 100 : 1) * value).toFixed(metric.digits) + (metric.percent ? "\u00a0%" : "");
 }
 
-for (const figure of document.querySelectorAll("[data-chart]")) {
-  const { selects, states } = data.charts[figure.dataset.chart];
-  const state = () => states[selects.map((id) => $(id).value).join("|")];
-  const update = chart(figure, () => state().plots);
-  const caption = () => { figure.querySelector("figcaption").textContent = state().caption; };
-  selects.forEach((id) => $(id).addEventListener("change", () => { caption(); update(); }));
-  caption();
+// The point, and the ensemble that it takes part in or is compared with.
+function shownRows() {
+  const ensemble = walk.run.ensembles[here().partner];
+  return ensemble ? [here(), ensemble] : [here()];
 }
 
-// Tables as CSV: mean ± standard deviation become two columns, and the headings of groups one more.
-
-function field(value) {
-  const number = value.replace("−", "-").replace(/^\+(?=\d)/, "").replace(/\u00a0.*$/, "");
-  if (number !== "" && Number.isFinite(Number(number))) return number;
-  const text = value === "–" ? "" : /^[=+\-@\t\r]/.test(value) ? "'" + value : value; // no formula in a spreadsheet
-  return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+function enter() {
+  walk.run = data.runs[Number($("walk-run").value)];
+  const { kind, points } = walk.run;
+  $("walk-interval").hidden = kind !== "interval";
+  $("walk-list").hidden = kind !== "list" && kind !== "triangle";
+  $("walk-colour").hidden = $("walk-triangle").hidden = kind !== "triangle";
+  $("walk-alpha").max = points.length - 1;
+  document.querySelectorAll(".ends span").forEach((end, at) => { end.textContent = points.at(-at).name; });
+  $("walk-point").replaceChildren(...points.map(({ name }, at) => el("option", { value: at }, name)));
+  go(0);
 }
 
-function csv(table) {
-  const texts = (row) => [...row.cells].map((cell) => cell.textContent);
-  const names = texts(table.tHead.rows[0]), lines = [...table.tBodies[0].rows].map(texts);
-  const spread = names.map((_, at) => lines.some((line) => line[at]?.includes(" ± ")));
-  const wide = (line, second) => line.flatMap((text, at) => (spread[at] ? second(text) : [text]));
-  const rows = [wide(names, (name) => [name, `${name} std`])];
-  let group = [];
-  for (const line of lines) {
-    if (line.length < names.length) group = line;
-    else rows.push([...group, ...wide(line, (text) => [...text.split(" ± "), ""].slice(0, 2))]);
-  }
-  if (group.length) rows[0].unshift("Group");
-  return rows.map((row) => row.map(field).join(",") + "\r\n").join("");
+function go(index) {
+  walk.index = index;
+  const { name, role } = here(), { kind, middle } = walk.run;
+  $("walk-name").textContent = name + (kind === "interval" && role === "midpoint" ? `, the ${middle}` : "");
+  $("walk-alpha").value = $("walk-point").value = index;
+  $("walk-alpha").setAttribute("aria-valuetext", name);
+  if (kind === "triangle") drawTriangle();
+  showNumbers();
+  if ($("walk-reliability")) drawReliability();
+  showStrip();
 }
 
-async function copy(button, text) {
-  let done = true;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch { // browsers that only copy what is selected
-    const area = el("textarea", { class: "hidden", "aria-label": "Text to copy" });
-    area.value = text;
-    document.body.append(area);
-    area.select();
-    done = document.execCommand("copy");
-    area.remove();
-  }
-  const label = (button.dataset.label ??= button.textContent);
-  button.textContent = done ? "Copied" : "The browser does not allow copying";
-  announce(done ? "Copied to the clipboard" : button.textContent, 0);
-  setTimeout(() => { button.textContent = label; }, 3000);
-}
-document.addEventListener("click", ({ target }) => {
-  if (target.matches(".copy")) copy(target, csv(target.closest(".scroller").querySelector("table")));
-});
-$("points").addEventListener("click", () => copy($("points"), data.points));
+// A simplex of three vertices: every point in the colour of a metric, bright for the best.
 
-for (const section of document.querySelectorAll("main > section")) {
-  const title = section.querySelector("h2").textContent;
-  $("sections").append(el("li", {}, el("a", { href: "#" + section.id }, title)));
+const CORNERS = [[0, 0], [1, 0], [0.5, Math.sqrt(3) / 2]];
+
+function drawTriangle() {
+  const { points, vertex } = walk.run, at = Number($("triangle-metric").value), metric = data.metrics[at];
+  const place = (side) => ({ alpha }) => alpha.reduce((sum, share, i) => sum + share * CORNERS[i][side], 0);
+  const marked = (chosen, other) => points.map((_, i) => (i === walk.index ? chosen : other));
+  const values = points.map(({ metrics }) => metrics[at] && (metric.percent ? 100 : 1) * metrics[at]);
+  const bar = { orientation: "h", y: -0.14, yanchor: "top", thickness: 11, outlinewidth: 0, tickfont: { color: MUTED } };
+  const marker = {
+    size: 17, line: { color: marked(PALETTE[1], MUTED), width: marked(4, 0.8) }, color: values, colorscale: "Cividis",
+    reversescale: !metric.higher, colorbar: { ...bar, ticksuffix: metric.percent ? " %" : "" },
+  };
+  const text = points.map(({ name, metrics }) => `${name}: ${shown(metric, metrics[at])}`);
+  const dots = { x: points.map(place(0)), y: points.map(place(1)), marker, text, hovertemplate: "%{text}<extra></extra>" };
+  const around = [...CORNERS, CORNERS[0]], [x, y] = [0, 1].map((side) => around.map((corner) => corner[side]));
+  const edges = { x, y, mode: "lines", line: { color: MUTED, width: 1 }, hoverinfo: "skip" };
+  const names = CORNERS.map(([x, y], i) =>
+    ({ x, y, text: `${vertex} ${i + 1}`, showarrow: false, yshift: i < 2 ? -22 : 22 }));
+  const side = { visible: false, fixedrange: true, range: [-0.07, 1.07] }, host = $("walk-triangle").querySelector(".chart");
+  draw(host, [edges, { ...dots, mode: "markers" }], {
+    hovermode: "closest", annotations: names, margin: { l: 26, r: 26, t: 32, b: 50 }, xaxis: side,
+    yaxis: { ...side, range: [-0.05, 0.92], scaleanchor: "x" },
+  });
+  host.removeAllListeners("plotly_click");
+  host.on("plotly_click", ({ points: [clicked] }) => go(clicked.pointIndex));
 }
+
+function showNumbers() {
+  const { run } = walk, [point, ...ensembles] = shownRows();
+  const middle = run.middle ? run.points.filter(({ role }) => role === "midpoint").slice(0, 1) : [];
+  const columns = [point, ...middle.map((one) => ({ ...one, name: run.middle })), ...ensembles];
+  const head = columns.map(({ name }) => el("th", { scope: "col", class: "number" }, name));
+  const rows = data.metrics.map((metric, at) => el("tr", {}, el("th", { scope: "row" }, metric.label),
+    ...columns.map(({ metrics }) => el("td", { class: "number" }, shown(metric, metrics[at])))));
+  document.querySelector("#walk-numbers table").replaceChildren(
+    el("caption", { class: "hidden" }, `${run.name}: ${point.name}, ${data.split} split`),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Metric"), ...head)), el("tbody", {}, ...rows));
+}
+
+// Bars for the point, and a line for the ensemble; below, how many examples have which confidence.
+function drawReliability() {
+  const dotted = { mode: "lines", line: { color: MUTED, dash: "dot", width: 1.5 }, hoverinfo: "skip", showlegend: false };
+  const traces = [{ ...dotted, x: [0, 1], y: [0, 100] }];
+  const percent = (value) => (value === null ? "–" : (100 * value).toFixed(1) + " %");
+  shownRows().forEach(({ name, reliability: { count, confidence, accuracy } }, at) => {
+    const total = count.reduce((sum, n) => sum + n, 0), color = PALETTE[at], line = { color, width: 1.5 };
+    const customdata = count.map((n, bin) =>
+      `${n} ${data.what}<br>confidence ${percent(confidence[bin])}<br>right ${percent(accuracy[bin])}`);
+    const all = { legendgroup: name, name, customdata, hovertemplate: "%{customdata}<extra>%{fullData.name}</extra>",
+      x: count.map((_, bin) => (bin + 0.5) / count.length), y: accuracy.map((value) => value && 100 * value) };
+    const below = { ...all, y: count.map((n) => (100 * n) / total), yaxis: "y2", showlegend: false };
+    if (at === 0) {
+      const bar = { type: "bar", width: 0.9 / count.length };
+      traces.push({ ...all, ...bar, marker: { color: `${color}1f`, line } });
+      traces.push({ ...below, ...bar, marker: { color, opacity: 0.75 } });
+    } else {
+      traces.push({ ...all, mode: "lines+markers", connectgaps: true, x: confidence, line, marker: { color, size: 7 } });
+      traces.push({ ...below, mode: "lines", line: { ...line, shape: "hvh" } });
+    }
+  });
+  const { yaxis } = data.template, title = (text) => ({ ...yaxis.title, text });
+  draw($("walk-reliability").querySelector(".chart"), traces, {
+    xaxis: { title: { text: "Confidence" }, range: [0, 1], anchor: "y2", tickformat: ".0%" },
+    yaxis: { title: { text: "Right (%)" }, range: [0, 100], domain: [0.32, 1] },
+    yaxis2: { ...yaxis, title: title("Images (%)"), domain: [0, 0.22], rangemode: "tozero", nticks: 4 },
+    barmode: "overlay", hovermode: "closest", showlegend: true,
+  });
+}
+
+const className = (label) => label < 0 ? "NaN" : data.classes[label] ?? `class ${label}`;
+
+function showStrip() {
+  const { strip } = walk.run, predicted = strip?.predicted[walk.index];
+  if (!predicted) return $("walk-strip").replaceChildren(); // of points that were added later none were kept
+  const sure = strip.confidence[walk.index];
+  const items = strip.labels.map((label, k) => stripItem(strip, k, label, predicted[k], sure[k]));
+  const right = strip.labels.filter((label, k) => predicted[k] === label).length;
+  const title = "Images whose predictions change", scrolled = $("walk-strip").querySelector(".scroll")?.scrollLeft ?? 0;
+  const list = el("ul", { class: "strip" }, ...items), heading = `${title}: ${right} of ${items.length} right at `;
+  const region = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, list);
+  $("walk-strip").replaceChildren(el("h3", {}, heading + here().name), region);
+  region.scrollLeft = scrolled;
+}
+
+function stripItem({ images, indices }, k, label, answer, confidence) {
+  const right = answer === label, truth = className(label), said = className(answer);
+  return el("li", { class: right ? "right" : "wrong" },
+    el("img", { src: images[k], alt: `${data.split} image ${indices[k]}`, width: 64, height: 64 }),
+    el("span", { class: "truth", title: truth }, "is " + truth),
+    el("span", { class: "answer", title: said }, el("span", { class: "hidden" }, right ? "right: " : "wrong: "),
+      (right ? "✓ " : "✗ ") + said),
+    el("span", {}, (100 * confidence).toFixed(0) + " % sure"));
+}
+
+$("walk-run").addEventListener("input", enter);
+for (const id of ["walk-alpha", "walk-point"]) $(id).addEventListener("input", ({ target }) => go(Number(target.value)));
+$("triangle-metric").addEventListener("input", drawTriangle);
+dark.addEventListener("change", () => go(walk.index));
+$("walk-run").value = Math.max(data.runs.findIndex(({ kind }) => kind !== "single"), 0);
+enter();
