@@ -30,9 +30,8 @@ class Subspace(KeepingStatistics):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the call is the midpoint;
-    `family(x, alpha=0.3)` is the point asked for. All positions belong to the network's own inputs. `with
-    family.point() as net` is for its other methods, and for several calls at one point. The gradient of a vertex is
-    d loss / d omega_i = c_i(alpha) d loss / d theta.
+    `family(x, alpha=0.3)` is the point asked for. All positions belong to the network's own inputs. The gradient of a
+    vertex is d loss / d omega_i = c_i(alpha) d loss / d theta.
 
     Args:
         network: a function that makes a network, called once per vertex, or a module, at whose weights all vertices
@@ -43,11 +42,10 @@ class Subspace(KeepingStatistics):
             the default for a module and the only choice there.
         offset: with init="point", set the vertices apart by random steps of this length, relative to that of each
             penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
-        penalised: which parameters the penalty and the distances look at; by default all but the
-            one-dimensional ones (biases, scales and shifts of norms).
-        groups: makes the optimiser groups of one network, as torch takes them, `groups(network)`; those of
-            `parameter_groups()` are then the same with the vertices in them. By default they are "weights", the
-            penalised parameters, and "others", the rest.
+        penalised: `penalised(name, parameter)`, whether the penalty and the distances look at a parameter; by default
+            at all but one-dimensional ones (biases, scales and shifts of norms).
+        groups: `groups(network)` makes the optimiser groups of one network, as torch takes them; those of
+            `parameter_groups()` are then the same, with the vertices in them.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
         statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first
             training call and every so many, and keep the statistics of those passes only.
@@ -79,9 +77,6 @@ class Subspace(KeepingStatistics):
     ) -> None:
         super().__init__()
         check_shape(shape)
-        checks.function("penalised", penalised, "a function of a parameter's name and value")
-        if groups is not None:
-            checks.function("groups", groups, "a function that makes the optimiser groups of a network, or None")
         networks, same, offset = initial.initial_networks(network, shape.vertices, init, offset)
         points.check_names(networks[0])
         self.shape = shape
@@ -119,17 +114,7 @@ class Subspace(KeepingStatistics):
 
         The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
         """
-        check_shape(shape)
-        networks = checks.several("modules", modules, "a list of modules, one per vertex")
-        if len(networks) != shape.vertices or not all(isinstance(each, nn.Module) for each in networks):
-            kinds = ", ".join(type(each).__name__ for each in networks[:4])
-            raise ArgumentError(
-                f"from_modules got {len(networks)} networks ({kinds}): {shape} has {shape.vertices} vertices, expected "
-                "an nn.Module for each"
-            )
-        for each in networks:
-            initial.check_supported(each)
-        left = iter(networks)
+        left = iter(initial.given_networks(modules, shape))
         return cls(lambda: functional.copied(next(left)), shape, layerwise, init="independent", **options)
 
     # Points and their weights
@@ -158,33 +143,25 @@ class Subspace(KeepingStatistics):
                 return torch.float64
         return torch.float32
 
-    @property
-    def _like(self) -> Tensor:
-        """An empty tensor with the dtype and device of alpha."""
-        return torch.empty(0, dtype=self._dtype, device=self.device)
-
     def sample(self, per: Literal["network", "layer"] | None = None) -> Tensor:
-        """Draw alpha uniformly: one for the network or one per layer.
-
-        The default is what a training step draws: per layer in a layerwise family, else per network.
-        """
-        if _compat.in_backward():  # activation checkpointing would get another point than before
+        """Draw alpha uniformly, for the network or one per layer; by default as a training step does."""
+        if _compat.in_backward():
             raise RuntimeError(
                 "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
                 "pass: draw it before, checkpoint(family, x, alpha=family.sample(), use_reentrant=False)"
             )
-        rng: Any = self._buffers["rng"]
-        random, dtype = partial(randomness.uniform, rng), self._dtype
-        if per is None:
-            per = "layer" if self.layerwise else "network"
-        if per not in ("network", "layer"):
+        if per not in (None, "network", "layer"):
             raise ArgumentError(f"per={checks.shown(per)}: expected 'network' or 'layer'")
-        alpha = self.shape.sample((len(self.layout.layers),) if per == "layer" else (), random)
+        layerwise = self.layerwise if per is None else per == "layer"
+        rng: Any = self._buffers["rng"]
+        alpha = self.shape.sample((len(self.layout.layers),) if layerwise else (), partial(randomness.uniform, rng))
+        dtype = self._dtype
         return alpha if alpha.dtype == dtype else alpha.to(dtype)
 
     def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]:
         """Return c(alpha) for each group of weights: [m], or [m, n] where it differs from weight to weight."""
-        return points.coefficients(points.to_alpha(alpha, self.shape, self._like, outside), self.shape, self.layout)
+        like = torch.empty(0, dtype=self._dtype, device=self.device)
+        return points.coefficients(points.to_alpha(alpha, self.shape, like, outside), self.shape, self.layout)
 
     def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
         """Return the named weights c^T Omega of one point, connected to Omega for autograd.
@@ -206,22 +183,20 @@ class Subspace(KeepingStatistics):
             weights |= group.unpack(row)
         return weights
 
-    def _point(self, alpha: Alpha | None) -> Any:
-        """Return alpha, or where it is None a draw in train mode and the midpoint in eval mode."""
-        if alpha is not None:
-            return alpha
-        return self.sample() if self.training else self.shape.midpoint().to(self._like)
+    def _chosen(self, alpha: Alpha | None, outside: bool) -> tuple[Any, dict[str, Tensor]]:
+        """Return a point and its coefficients: alpha, or else a draw in train mode and the midpoint in eval mode."""
+        if alpha is None:  # to check a point of our own would be to wait for the device
+            alpha = self.sample() if self.training else self.shape.midpoint().to(self.device, self._dtype)
+            return alpha, points.coefficients(alpha, self.shape, self.layout)
+        c = self.coefficients(alpha, outside)
+        distributed.check_same({**c, "draws": self.rng[1:]}, self.mesh)
+        return alpha, c
 
-    def _weights(self, point: Any, drawn: bool, outside: bool = False) -> Mapping[str, Tensor]:
-        """Return the weights of a point, `drawn` here or given."""
-        if drawn:  # to check a point of our own would be to wait for the device
-            c = points.coefficients(point, self.shape, self.layout)
-        else:
-            c = self.coefficients(point, outside)
-            distributed.check_same({**c, "draws": self.rng[1:]}, self.mesh)
+    def _weights(self, coefficients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return theta for its places in the network, cast as autocast would if that is wanted."""
         kind = self.rng.device.type if self.cast_weights else ""
         cast = torch.get_autocast_dtype(kind) if kind and torch.is_autocast_enabled(kind) else None
-        return self._slots.distinct(self.theta(c, cast))
+        return self._slots.distinct(self.theta(coefficients, cast))
 
     # Running the network
 
@@ -238,7 +213,7 @@ class Subspace(KeepingStatistics):
 
         Args:
             args, kwargs: the network's inputs, as it takes them.
-            alpha: the point, in any of the forms of `subspaces.core.alpha`.
+            alpha: the point, a number or a list of numbers or a tensor, or one point per layer.
             samples: in train mode, cut the batch into this many groups, each with its own alpha: every
                 input whose first dimension is the batch; outputs are joined along theirs.
             features: the name of a module whose input is wanted too; the result is then `Sampled`.
@@ -253,23 +228,22 @@ class Subspace(KeepingStatistics):
             refresh = torch.compiler.disable(self._refresh) if torch.compiler.is_compiling() else self._refresh
             refresh((args, kwargs))  # it counts
         if features is None and type(samples) is int and samples == 1:
-            output = self._run(self._point(alpha), alpha is None, outside, args, kwargs)
+            output = self._run(alpha, outside, args, kwargs)[1]
+        elif not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
+            raise ArgumentError(f"samples={samples!r}: expected an integer from 1, and no alpha with more")
         else:
-            point, run = partial(self._point, alpha), partial(self._run, drawn=alpha is None, outside=outside)
-            if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
-                raise ArgumentError(f"samples={samples!r}: expected an integer from 1, and no alpha with more")
-            count = samples if self.training else 1
-            output = in_groups(self.template, (args, kwargs), count, features, point, run)
+            run = partial(self._run, alpha, outside)
+            output = in_groups(self.template, (args, kwargs), samples if self.training else 1, features, run)
         if before is not None:
             self.look_again(before)
         return output
 
-    def _run(self, point: Any, drawn: bool, outside: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the network at a point, `drawn` here or given."""
-        weights = self._weights(point, drawn, outside)
+    def _run(self, alpha: Alpha | None, outside: bool, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """Run the network at a point, given or drawn; return the point and the output."""
+        alpha, c = self._chosen(alpha, outside)
         template: Any = self._modules["template"]
         tracking = not (self.training and self.statistics_every)
-        return functional.call(template, weights, args, kwargs, tracking, self._slots)
+        return alpha, functional.call(template, self._weights(c), args, kwargs, tracking, self._slots)
 
     @torch.no_grad()
     def _refresh(self, inputs: tuple[tuple[Any, ...], dict[str, Any]]) -> None:
@@ -279,17 +253,17 @@ class Subspace(KeepingStatistics):
         self._calls += 1
         every = self.statistics_every or 1
         if self._calls == 1 or self._calls % every == 0:  # at once too, so that there are some from the beginning
-            weights = self._weights(self.shape.midpoint().to(self._like), True)
+            c = points.coefficients(self.shape.midpoint().to(self.device, self._dtype), self.shape, self.layout)
             with batchnorm.counted_as(self.template, every):
-                functional.call(self.template, weights, *inputs, slots=self._slots)
+                functional.call(self.template, self._weights(c), *inputs, slots=self._slots)
             distributed.average_statistics(batchnorm.tracked(self.template).values(), self.mesh, counting=False)
             self.keep_statistics()
 
     def point(self, alpha: Alpha | None = None, *, outside: bool = False) -> AbstractContextManager[Any]:
         """Return a context whose value is the network itself at one point, with all its methods and attributes.
 
-        The point is alpha, or a fresh draw in train mode, or the midpoint in eval mode. The network has the weights
-        c(alpha)^T Omega of the moment of entry, connected to Omega for autograd, until the block ends.
+        The point is alpha, or a fresh draw in train mode, or the midpoint in eval mode. Its weights are those of the
+        moment of entry, connected to Omega for autograd.
 
         Example:
             >>> with family.point() as net:
@@ -309,7 +283,7 @@ class Subspace(KeepingStatistics):
     def _at(self, alpha: Alpha | None, outside: bool) -> Iterator[Any]:
         training, modes = self.training, [(part, part.training) for part in self.template.modules()]
         before = self.look() if self._looking else None
-        weights = self._weights(self._point(alpha), alpha is None, outside)
+        weights = self._weights(self._chosen(alpha, outside)[1])
         counted = [] if torch.compiler.is_compiling() else [w for w in weights.values() if not w.is_inference()]
         versions = [weight._version for weight in counted]
         try:
@@ -330,15 +304,11 @@ class Subspace(KeepingStatistics):
     # Networks of their own
 
     def vertex(self, index: int) -> dict[str, Tensor]:
-        """Return vertex `index` under the network's own names: views without gradient, not copies.
-
-        Of a distributed family they are gathered, so all ranks have to ask.
-        """
+        """Return vertex `index` under the network's own names: views without gradient, gathered if distributed."""
         m = self.shape.vertices
-        if not checks.integer(index):
-            raise ArgumentError(f"vertex({checks.shown(index)}): expected an integer from 0 to {m - 1}")
-        if not -m <= index < m:
-            raise IndexError(f"vertex({checks.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
+        if not checks.integer(index) or not -m <= index < m:
+            wrong = IndexError if checks.integer(index) else ArgumentError
+            raise wrong(f"vertex({checks.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
         found: dict[str, Tensor] = {}
         for group in self.layout.groups:
             found |= group.unpack(distributed.row(self.omega[group.name], index))
@@ -352,7 +322,7 @@ class Subspace(KeepingStatistics):
         Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it.
 
         With `share=True` its frozen parameters are the family's own and not copies, which spares the memory of a large
-        base. Whatever moves, casts or changes these in the network (`.to("cuda")`, `.half()`) does so in the family.
+        base; whatever moves, casts or changes them in the network does so in the family.
         """
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
@@ -401,17 +371,13 @@ class Subspace(KeepingStatistics):
             raise ArgumentError(f"penalty(beta={checks.shown(beta)}): expected a number of at least 0")
         rows, m = self._penalised(), self.shape.vertices
         if not rows or m < 2 or (not isinstance(beta, Tensor) and beta == 0):
-            return self._like.new_zeros(())
+            return torch.zeros((), dtype=self._dtype, device=self.device)
         value = geometry.cos2(rows, randomness.pair(self.rng, m) if m > 2 else None)
         return beta * value if isinstance(beta, Tensor) else value if beta == 1 else float(beta) * value
 
-    def _penalised(self) -> list[Tensor]:
+    def _penalised(self) -> list[nn.Parameter]:
         omega: Any = self._modules["omega"]
-        found = []
-        for group in self.layout.groups:
-            if group.penalised:
-                found.append(omega._parameters[group.name])
-        return found
+        return [omega._parameters[group.name] for group in self.layout.groups if group.penalised]
 
     def distances(self) -> geometry.Distances:
         """Return the L2 distance and cos^2 of all pairs of vertices, over the penalised weights."""

@@ -52,18 +52,17 @@ def in_groups(
     inputs: tuple[tuple[Any, ...], dict[str, Any]],
     count: int,
     features: str | None,
-    point: Callable[[], Any],
-    run: Callable[..., Any],
+    run: Callable[[Any, Any], tuple[Any, Any]],
 ) -> Any:
     """Run a network on each group of a batch at a point of its own, with the features inside on request."""
     size = (nested.batch_size(inputs) or 1) if count > 1 else 1
     groups = min(count, size)
-    parts = [_cut(inputs, size, groups, index) for index in range(groups)] if groups > 1 else [inputs]
-    outputs, entered = [], []
+    alphas, outputs, entered = [], [], []
     with watch(network, features) as seen:
-        alphas = tuple(point() for _ in range(groups))
-        for alpha, (args, kwargs) in zip(alphas, parts, strict=True):
-            outputs.append(run(alpha, args=args, kwargs=kwargs))
+        for index in range(groups):
+            alpha, output = run(*(_cut(inputs, size, groups, index) if groups > 1 else inputs))
+            alphas.append(alpha)
+            outputs.append(output)
             entered.extend(seen[-1:])  # of the last call, where the network calls that module several times
             seen.clear()
     output = _joined(outputs, [size // groups + (i < size % groups) for i in range(groups)])
@@ -71,7 +70,7 @@ def in_groups(
         return output
     if len(entered) < groups:
         raise ArgumentError(f"features={features!r}: the network ran without calling that module on a tensor")
-    return Sampled(output, alphas, tuple(entered))
+    return Sampled(output, tuple(alphas), tuple(entered))
 
 
 def _cut(inputs: Any, size: int, groups: int, index: int) -> Any:

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from subspaces.core import _compat, checks, functional
 from subspaces.core.layout import Layout, trainable
-from subspaces.core.shapes import Shape
+from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
 
@@ -49,7 +49,7 @@ def initial_networks(
     if len({id(each) for each in made}) < len(made):
         raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
     for each in made:
-        check_supported(each)
+        _check_supported(each)
     _check_same(made)
     made[0] = functional.copied(made[0])
     return made * count if point else made, point, OFFSET * point if offset is None else float(offset)
@@ -66,7 +66,22 @@ def _made(factory: Any) -> nn.Module:
     return module
 
 
-def check_supported(module: nn.Module) -> None:
+def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
+    """Return existing networks as a list, one for each vertex."""
+    check_shape(shape)
+    networks = checks.several("modules", modules, "a list of modules, one per vertex")
+    if len(networks) != shape.vertices or not all(isinstance(each, nn.Module) for each in networks):
+        kinds = ", ".join(type(each).__name__ for each in networks[:4])
+        raise ArgumentError(
+            f"from_modules got {len(networks)} networks ({kinds}): {shape} has {shape.vertices} vertices, expected an "
+            "nn.Module for each"
+        )
+    for each in networks:
+        _check_supported(each)
+    return networks
+
+
+def _check_supported(module: nn.Module) -> None:
     """Refuse what cannot be in a subspace."""
     if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
         raise ArgumentError("the network has lazy parameters without a shape: run it once on a batch first")
