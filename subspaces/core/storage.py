@@ -57,9 +57,7 @@ def damaged(path: Path, why: object, remedy: str) -> FileError:
 # Families
 
 
-def save(
-    module: nn.Module, path: str | os.PathLike[str], shared: bool = True, *, notes: Mapping[str, str] | None = None
-) -> str:
+def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:
     """Write a family to one safetensors file, replacing an existing one only when complete, and return its checksum.
 
     The same family makes the same file, byte for byte. All ranks of a distributed family call it, and one writes.
@@ -68,7 +66,6 @@ def save(
         module: a family.
         path: the file.
         shared: False leaves its frozen parameters out; `load` takes them from the network that it is given.
-        notes: more entries for the header, which `load` ignores.
     """
     family = distributed.unwrapped(module)
     if not isinstance(family, Subspace):
@@ -89,7 +86,7 @@ def save(
         "calibrated": family.is_calibrated,
         "frozen": checksum({}, frozen) if frozen else "",
     }
-    header = {**(notes or {}), "format": FORMAT, "version": VERSION, "family": json.dumps(about)}
+    header = {"format": FORMAT, "version": VERSION, "family": json.dumps(about)}
     return distributed.on_first(family.mesh, lambda: write_tensors(target, tensors, header))
 
 
