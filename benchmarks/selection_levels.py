@@ -20,8 +20,7 @@ from torch import Tensor
 import subspaces as ss
 from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import criterion
-from subspaces.core.selection.losses import Losses
-from subspaces.core.selection.search import grid
+from subspaces.core.selection.search import Losses, grid
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.environment import processor
 from subspaces.experiments.evaluating.run_subject import run_subjects

@@ -26,10 +26,9 @@ STALE = (
     "train_loader), or make it with Subspace(…, statistics_every=10), which keeps those of the midpoint fresh"
 )
 MOVED = (
-    "training at random points changed buffer {} of the network, which recalibrate does not renew: what is kept "
-    "there belongs to no point of the family, and predictions in eval mode use it. If it is a running mean or the "
-    "like, run some training batches at the midpoint before family.eval(): with torch.no_grad(): family(x, "
-    "alpha=family.shape.midpoint())"
+    "training at random points changed buffer {} of the network, which recalibrate does not renew and predictions in "
+    "eval mode use: it belongs to no point of the family. If it is a running mean or the like, run some training "
+    "batches at the midpoint first: with torch.no_grad(): family(x, alpha=family.shape.midpoint())"
 )
 RANDOM = (
     "the family predicts without gradients in train mode, so each call is at another random point: call family.eval() "
@@ -88,7 +87,7 @@ def recalibrate(
     checks.batches("loader", loader, again=False)
     if batches is not None:
         checks.whole("batches", batches, 1, sys.maxsize, beside=", or None for the whole loader")
-    _refuse_instance_norm(module)
+    check_norms(module)
     if not tracked(module):
         return module
     network, mesh = module, None
@@ -126,8 +125,8 @@ def renew(
     """
     if not (norms := tracked(network)):
         return
-    others = (part for part in network.modules() if not isinstance(part, BatchNorm))
-    kept = [(each, each.clone()) for part in others for each in part.buffers(recurse=False)]
+    own = {id(buffer) for norm in norms.values() for buffer in norm.buffers()}
+    kept = [(each, each.clone()) for each in network.buffers() if id(each) not in own]
     loader: Any = statistics
     with ExitStack() as stack:
         if isinstance(generator := getattr(loader, "generator", None), torch.Generator):
@@ -144,36 +143,34 @@ def renew(
 @contextmanager
 def _restoring(network: nn.Module, norms: Iterable[BatchNorm]) -> Iterator[None]:
     """Restore modes, momenta, and statistics that were not renewed; after an error, all buffers."""
-    modes = {part: part.training for part in network.modules()}
-    momenta = {norm: norm.momentum for norm in norms}
+    modes = [(part, part.training) for part in network.modules()]
     buffers = {buffer: buffer.clone() for buffer in network.buffers()}
     old = list(buffers)
     try:
-        with _counting(norms):
+        with _momenta(norms):
             yield
         old = [buffer for norm in norms if norm.num_batches_tracked == 0 for buffer in norm.buffers()]
     finally:
         for buffer in old:
             buffer.copy_(buffers[buffer])
-        for norm, momentum in momenta.items():
-            norm.momentum = momentum
-        for part, mode in modes.items():
+        for part, mode in modes:
             part.training = mode
 
 
 @contextmanager
-def _counting(norms: Iterable[BatchNorm]) -> Iterator[None]:
-    """Count no empty batches, which have no mean and variance."""
+def _momenta(norms: Iterable[BatchNorm]) -> Iterator[None]:
+    """Restore momenta at the end, and count no empty batches, which have no mean and variance."""
 
     def count(norm: Any, inputs: Any, output: Tensor) -> None:
         if norm.training and norm.num_batches_tracked is not None and not output.numel():
             norm.num_batches_tracked.sub_(1)
 
-    hooks = [norm.register_forward_hook(count) for norm in norms]
+    before = [(norm, norm.momentum, norm.register_forward_hook(count)) for norm in norms]
     try:
         yield
     finally:
-        for hook in hooks:
+        for norm, momentum, hook in before:
+            norm.momentum = momentum
             hook.remove()
 
 
@@ -215,7 +212,7 @@ def tracked(network: nn.Module) -> dict[str, BatchNorm]:
 
 def check_given(network: nn.Module, statistics: object) -> None:
     """Refuse a network with batch norm where `statistics=`, from which those of its points are made, is None."""
-    _refuse_instance_norm(network)
+    check_norms(network)
     if statistics is None and (norms := tracked(network)):
         raise ArgumentError(
             f"the network has batch norm ({next(iter(norms))}), whose statistics belong to no point "
@@ -223,7 +220,8 @@ def check_given(network: nn.Module, statistics: object) -> None:
         )
 
 
-def _refuse_instance_norm(network: nn.Module) -> None:
+def check_norms(network: nn.Module) -> None:
+    """Refuse running statistics that cannot be made anew."""
     for name, part in network.named_modules():
         if isinstance(part, (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)) and part.track_running_stats:
             raise ArgumentError(
@@ -257,23 +255,19 @@ def counted_as(network: nn.Module, batches: int) -> Iterator[None]:
 
     Statistics of every tenth batch then follow the weights as quickly as those of every batch.
     """
-    momenta = {norm: norm.momentum for norm in tracked(network).values()}
-    for norm, momentum in momenta.items():
-        if momentum is not None:  # else all batches weigh the same
-            norm.momentum = 1 - (1 - momentum) ** batches
-    try:
-        with _counting(momenta):
-            yield
-    finally:
-        for norm, momentum in momenta.items():
-            norm.momentum = momentum
+    norms = tracked(network).values()
+    with _momenta(norms):
+        for norm in norms:
+            if norm.momentum is not None:  # else all batches weigh the same
+                norm.momentum = 1 - (1 - norm.momentum) ** batches
+        yield
 
 
 class KeepingStatistics(nn.Module):
     """Tracks whether the running statistics of a family are those of one point, and warns if not.
 
-    `calibrated` is how many batches they had seen when they were; a step of training adds one. Other buffers, such as
-    those of hand-written norms, do not count: the first call of each period of training looks at which ones it changes.
+    `calibrated` is how many batches they had seen when they were; a step of training adds one. Other buffers do not
+    count: the first call of each period of training looks at which ones it changes.
     """
 
     template: nn.Module

@@ -32,11 +32,10 @@ _SCATTER: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scat
 def distribute(family: Family, mesh: "DeviceMesh | None" = None) -> Family:
     """Cut the vertices of a family along their weights over the devices of a mesh, in place; return the family.
 
-    A step then moves one network's numbers however many vertices there are. Vertices, gradients and the optimiser's
-    state take m n / W per rank. Training is that of one process with the batches of all ranks together; all ranks begin
-    with the family of the first one, and make the same calls in the same order (`family(x)`, `penalty`, `at`, `save`,
-    …), as they gather; a network that `at` or `midpoint` returns is an ordinary one. Without `statistics_every`,
-    batch-norm statistics are each rank's own until `recalibrate`.
+    A step then moves one network's numbers however many vertices there are, and vertices, gradients and the optimiser's
+    state take m n / W per rank. Training is that of one process with the batches of all ranks together. All ranks begin
+    with the family of the first one, and make the same calls in the same order, as they gather; a network that `at` or
+    `midpoint` returns is an ordinary one.
 
     Args:
         family: on the device of this rank, not wrapped, and not yet given to an optimiser.
@@ -126,12 +125,12 @@ def columns(coefficients: Tensor, omega: Tensor) -> Tensor:
     if mesh is None:
         return coefficients
     if coefficients.requires_grad:
-        coefficients = _sum_gradient(coefficients, mesh)
+        coefficients = _summed(coefficients, mesh, True)
     return coefficients if coefficients.ndim == 1 else _own(coefficients, mesh)
 
 
 def _own(whole: Tensor, mesh: "DeviceMesh") -> Tensor:
-    """Return this rank's columns of a matrix that all ranks have, as `torch.chunk` cuts: [m, n] -> [m, n/W]."""
+    """Cut a matrix as `torch.chunk` does: [m, n] -> [m, n/W]."""
     n = whole.shape[1]
     each = -(-n // mesh.size())
     start = min(mesh.get_local_rank() * each, n)
@@ -164,20 +163,17 @@ def row(value: Tensor, vertex: int) -> Tensor:
 
 
 def collected(value: Tensor, keep: bool) -> Tensor:
-    """Return all columns of a matrix that is cut over the ranks, for which all of them have to ask: [m, n/W] -> [m, n].
-
-    They come row by row to the CPU of those that `keep` them, so that no device ever holds all.
-    """
+    """Return all columns of a matrix, for which all ranks have to ask, on the CPU of those that `keep` them."""
     if mesh_of(value) is None:
         return value
-    rows = (row(value, index) for index in range(len(value)))
+    rows = (row(value, index) for index in range(len(value)))  # one by one: no device ever holds all
     return torch.stack([each.cpu() if keep else each[:0] for each in rows])
 
 
 def total(sums: Tensor, omega: Tensor) -> Tensor:
     """Return the sum over the ranks of those of their columns; each gets the gradient of its own part."""
     mesh = mesh_of(omega)
-    return sums if mesh is None else _sum(sums, mesh)
+    return sums if mesh is None else _summed(sums, mesh, False)
 
 
 class _Gathered(torch.autograd.Function):
@@ -200,35 +196,22 @@ class _Gathered(torch.autograd.Function):
         return mine[: ctx.length].div_(ctx.mesh.size()), None, None
 
 
-class _Sum(torch.autograd.Function):
-    """The sum over the ranks; each gets its own gradient."""
+class _Summed(torch.autograd.Function):
+    """The sum over the ranks of a value, or else of its gradient; the other is each rank's own."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh") -> Tensor:
-        return _reduced(value, mesh)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return gradients[0], None
-
-
-class _SumOfGradients(torch.autograd.Function):
-    """A value that all ranks have; its gradient is the sum over them."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh") -> Tensor:
-        ctx.mesh = mesh
-        return value.view_as(value)
+    def forward(ctx: Any, value: Tensor, mesh: "DeviceMesh", later: bool) -> Tensor:
+        ctx.mesh, ctx.later = mesh, later
+        return value.view_as(value) if later else _reduced(value, mesh)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _reduced(gradients[0], ctx.mesh), None
+        return _reduced(gradients[0], ctx.mesh) if ctx.later else gradients[0], None, None
 
 
 _gather: Callable[..., Tensor] = _Gathered.apply
-_sum: Callable[..., Tensor] = _Sum.apply
-_sum_gradient: Callable[..., Tensor] = _SumOfGradients.apply
+_summed: Callable[..., Tensor] = _Summed.apply
 
 
 def _reduced(value: Tensor, mesh: "DeviceMesh") -> Tensor:
@@ -242,19 +225,14 @@ def _padded(value: Tensor, length: int) -> Tensor:
 
 
 def check_same(found: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
-    """Refuse coefficients or counts that differ from rank to rank: theta would be patched from several points.
-
-    Each tensor is compared by one number, its sum with its places as weights.
-    """
+    """Refuse coefficients or counts that differ from rank to rank: theta would be patched from several points."""
     if mesh is None or torch.compiler.is_compiling():
         return
     if mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing():
         return  # nothing can be read now
-    marks = []
-    for value in found.values():
-        places = torch.arange(1, value.numel() + 1, dtype=torch.float64, device=value.device)
-        marks.append(value.detach().double().flatten() @ places)
-    mark = torch.stack(marks)
+    rows = [value.detach().double().flatten() for value in found.values()]
+    places = [torch.arange(1, len(each) + 1, dtype=torch.float64, device=each.device) for each in rows]
+    mark = torch.stack([each @ weights for each, weights in zip(rows, places, strict=True)])  # a number for each
     extremes = torch.stack([mark, -mark])
     dist.all_reduce(extremes, dist.ReduceOp.MAX, group=mesh.get_group())
     if not torch.allclose(extremes[0], -extremes[1], rtol=1e-9):

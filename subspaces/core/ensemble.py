@@ -39,11 +39,9 @@ class Ensemble(nn.Module):
         average: what is averaged and returned.
             "probabilities": of classes, y = 1/k sum_i softmax(f_i(x)).
             "sigmoid": the probability of one logit, y = 1/k sum_i sigmoid(f_i(x)).
-            "outputs": the mean of outputs as they are, y = 1/k sum_i f_i(x), for example of a regression; "logits" is
-            the same, and says that they are those of classes.
-            "mixture": `Gaussian(mean, variance)` of the mixture of members that predict a mean and a variance, as
-            a pair, or as a dict or an object with these names: 1/k sum_i mu_i, and
-            1/k sum_i (sigma_i² + mu_i²) - mean².
+            "outputs", "logits": the mean of outputs as they are, y = 1/k sum_i f_i(x), of numbers or of classes.
+            "mixture": `Gaussian(mean, variance)` of the mixture of members that predict these, as a pair, or as a
+            dict or an object with these names: 1/k sum_i mu_i, and 1/k sum_i (sigma_i² + mu_i²) - mean².
         dim: the dimension of the classes in a member's output.
         select: takes the tensor that is averaged out of a member's output, for example `lambda output: output[0]`;
             for a mixture the mean and the variance. By default an output, or its `logits` where it has some.
@@ -102,16 +100,14 @@ class Ensemble(nn.Module):
             entropy         H[p] = - sum_c p_c log p_c of the mean p = 1/k sum_i p_i of the members' probabilities
             disagreement    H[p] - 1/k sum_i H[p_i], the mutual information of the answer and the member
 
-        Of numbers, for each of them:
-
-            entropy         ½ log(2 pi e variance), that of a Gaussian with the variance of the mixture; else None
-            disagreement    the variance of the members' means, 1/k sum_i (mu_i - mu)²
+        Of numbers, `disagreement` is the variance of the members' means, 1/k sum_i (mu_i - mu)², and `entropy` that of
+        a Gaussian with the variance of the mixture, ½ log(2 pi e variance), or None.
         """
         members = self.outputs(*args, **kwargs)
         output = self._mean(members)
         if self.average == "mixture":
-            entropy = torch.log(2 * math.pi * math.e * output.variance) / 2
-            return Prediction(output, members, entropy, _spread(members.mean))
+            of_gaussian = torch.log(2 * math.pi * math.e * output.variance) / 2
+            return Prediction(output, members, of_gaussian, _spread(members.mean))
         if self.average == "outputs":
             return Prediction(output, members, None, _spread(members))
         if self.average == "sigmoid":
@@ -120,16 +116,16 @@ class Ensemble(nn.Module):
             if self.average == "logits":
                 _check_classes(members, (args, kwargs))
             probabilities, dim = self._probabilities(wide(members)), self._class_dim(members)
-        entropy = _entropy(probabilities.mean(0), dim)
-        disagreement = entropy - _entropy(probabilities, dim).mean(0)
+        entropy: Tensor = torch.special.entr(probabilities.mean(0)).sum(dim)
+        disagreement = entropy - torch.special.entr(probabilities).sum(dim).mean(0)
         return Prediction(output, members, entropy, disagreement.clamp(min=0))  # by rounding it may be below
 
     def _taken(self, output: Any) -> Any:
         """Return what is averaged of a member's output: a tensor, or a mean and a variance."""
-        found = logits(output) if self.select is None and self.average != "mixture" else output
-        found = found if self.select is None else self.select(found)
+        found = output if self.select is None else self.select(output)
         if self.average == "mixture":
             return _gaussian(found)
+        found = logits(found) if self.select is None else found
         if not isinstance(found, Tensor) or not (found.is_floating_point() or found.is_complex()):
             kind = f"tensor of {found.dtype}" if isinstance(found, Tensor) else type(found).__name__
             who = "the members return" if self.select is None else "select= returns"
@@ -177,13 +173,9 @@ class Ensemble(nn.Module):
         if not shape or shape[dim] == 1:
             raise ArgumentError(
                 f"the members return a tensor of shape {shape}, and the softmax over dim={dim}, of size 1, is 1 for "
-                "every input: pass average='outputs' for numbers, 'mixture' for a mean and a variance, 'sigmoid' for "
-                "the one logit of two classes, or another dim="
+                "every input: pass average='outputs', 'mixture' or 'sigmoid' (of two classes), or another dim="
             )
         return dim - len(shape) if dim >= 0 else dim
-
-    def extra_repr(self) -> str:
-        return f"average={self.average!r}"
 
 
 def _check_classes(prediction: Tensor, inputs: Any) -> None:
@@ -202,7 +194,7 @@ def _gaussian(output: Any) -> Gaussian:
     if not isinstance(mean, Tensor) or not isinstance(variance, Tensor):
         raise ArgumentError(
             f"average='mixture': the members return a {type(output).__name__}: expected a mean and a variance, as a "
-            "pair, or as a dict or an object with these names; pass select=, or average='outputs' for means alone"
+            "pair or under these names; pass select=, or average='outputs' for means alone"
         )
     if variance.numel() != mean.numel():
         raise ArgumentError(
@@ -213,10 +205,7 @@ def _gaussian(output: Any) -> Gaussian:
 
 
 def moments(output: Any) -> tuple[Any, Any]:
-    """Return the mean and the variance that a network predicts, None for what it does not.
-
-    They are those of a dict or an object with these names, or the two of a pair; a tensor is a mean.
-    """
+    """Return the mean and the variance that a network predicts, None for what it does not; a tensor is a mean."""
     if isinstance(output, Mapping):
         return output.get("mean"), output.get("variance")
     if not isinstance(output, Tensor) and hasattr(output, "mean"):
@@ -233,11 +222,6 @@ def mixture(means: Tensor, variances: Tensor) -> Gaussian:
     loses no digits where means are large.
     """
     return Gaussian(wide(means).mean(0), wide(variances).mean(0) + _spread(means))
-
-
-def _entropy(probabilities: Tensor, dim: int) -> Tensor:
-    found: Tensor = torch.special.entr(probabilities)
-    return found.sum(dim)
 
 
 def _spread(means: Tensor) -> Tensor:

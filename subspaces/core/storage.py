@@ -57,24 +57,15 @@ def damaged(path: Path, why: object, remedy: str) -> FileError:
 # Families
 
 
-def save(
-    module: nn.Module, path: str | os.PathLike[str], shared: bool = True, *, notes: Mapping[str, str] | None = None
-) -> str:
+def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -> str:
     """Write a family to one safetensors file, replacing an existing one only when complete, and return its checksum.
 
-    The same family makes the same file, byte for byte. All ranks of a distributed family call it, and one writes.
-
-    Args:
-        module: a family.
-        path: the file.
-        shared: False leaves its frozen parameters out; `load` takes them from the network that it is given.
-        notes: more entries for the header, which `load` ignores.
+    The same family makes the same file, byte for byte. All ranks of a distributed family call it, and one writes. With
+    `shared=False` its frozen parameters are left out, and `load` takes them from the network that it is given.
     """
     family = distributed.unwrapped(module)
     if not isinstance(family, Subspace):
-        raise ArgumentError(
-            f"save got a {type(family).__name__}: expected a Subspace; for a network save its state_dict()"
-        )
+        raise ArgumentError(f"save got a {type(family).__name__}: expected a Subspace; of a network, its state_dict()")
     target = checks.folder("path", path)
     frozen = {} if checks.flag("shared", shared) else _frozen(family)
     tensors: dict[str, Tensor] = {}
@@ -89,7 +80,7 @@ def save(
         "calibrated": family.is_calibrated,
         "frozen": checksum({}, frozen) if frozen else "",
     }
-    header = {**(notes or {}), "format": FORMAT, "version": VERSION, "family": json.dumps(about)}
+    header = {"format": FORMAT, "version": VERSION, "family": json.dumps(about)}
     return distributed.on_first(family.mesh, lambda: write_tensors(target, tensors, header))
 
 
@@ -118,8 +109,7 @@ def load(
     there = len({name.split(".")[1] for name in tensors if name.startswith("vertex.")})
     if there not in (0, shape.vertices):  # before a family of that many is built
         raise FileError(f"{path} holds {there} vertices, and its header says {shape}: {_REMEDY}")
-    penalised = set(about["penalised"])
-    options: dict[str, Any] = {"penalised": lambda name, _: name in penalised, "groups": groups, "seed": 0}
+    options: dict[str, Any] = {"penalised": lambda name, _: name in about["penalised"], "groups": groups, "seed": 0}
     family = Subspace(network, shape, about["layerwise"], init="point", offset=0.0, **options)
     _fill(family, about, tensors, path)
     return family
@@ -207,15 +197,13 @@ def _described(shape: Shape) -> dict[str, Any]:
     return found
 
 
-def _shape(described: Any, given: Shape | None, path: object) -> Shape:
-    if given is not None and not isinstance(given, Shape):
-        raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
+def _shape(described: dict[str, Any], given: Shape | None, path: object) -> Shape:
     if given is None:
-        fields = dict(described)
-        kind = _SHAPES.get(str(fields.pop("type", None)))
-        if kind is None:
+        if (kind := _SHAPES.get(described["type"])) is None:
             raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
-        return kind(**fields)
+        return kind(**{name: value for name, value in described.items() if name != "type"})
+    if not isinstance(given, Shape):
+        raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
     if _described(given) != described:
         raise FileError(f"{path} holds a family of shape {described}, not {_described(given)}: pass that, or none")
     return given
@@ -227,8 +215,7 @@ def _shape(described: Any, given: Shape | None, path: object) -> Shape:
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     """Write dense tensors as a safetensors file with a checksum in its header, and return the checksum.
 
-    Tensors on the CPU are not copied, and the same content makes the same bytes: safetensors' own `save_file` shuffles
-    the header, and gives its file to nobody but the user.
+    Unlike those of `save_file` its bytes depend on the content alone, and its permissions are those of any new file.
     """
     stored = {name: _stored(name, value) for name, value in tensors.items()}
     found, end = checksum(header, stored), 0
@@ -257,20 +244,8 @@ def _stored(name: str, value: Any) -> Tensor:
     return value.detach().cpu().contiguous()
 
 
-def _bytes(value: Tensor) -> memoryview:
-    return value.reshape(-1).view(torch.uint8).numpy().data
-
-
-def read_header(path: Path) -> dict[str, str]:
-    """Return the header of a safetensors file, without a look at its tensors."""
-    return read_tensors(path, header_only=True)[0]
-
-
 def read_tensors(path: Path, header_only: bool = False) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return header and tensors of a safetensors file; `check` compares them with their checksum.
-
-    The file has to stay the same meanwhile: safetensors opens it twice, and it may be replaced between.
-    """
+    """Return header and tensors of a safetensors file; `check` compares them with their checksum."""
     for tries in range(TRIES):
         before = _stamp(path)
         path.open("rb").close()  # an error of safetensors would not name the path
@@ -278,7 +253,7 @@ def read_tensors(path: Path, header_only: bool = False) -> tuple[dict[str, str],
             with safe_open(path, framework="pt") as file:
                 names = [] if header_only else list(file.keys())
                 found = file.metadata() or {}, {name: file.get_tensor(name) for name in names}
-            if _stamp(path) == before:
+            if _stamp(path) == before:  # safetensors opens a file twice, and it may be replaced between
                 return found
         except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
             if memory.ran_out(error):
@@ -298,6 +273,11 @@ def _stamp(path: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
+def read_header(path: Path) -> dict[str, str]:
+    """Return the header of a safetensors file, without a look at its tensors."""
+    return read_tensors(path, header_only=True)[0]
+
+
 def check(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
     """Raise `DamageError` if tensors and header do not match the header's checksum."""
     if checksum(header, tensors) != header.get("checksum"):
@@ -311,6 +291,10 @@ def checksum(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
     for name, *_ in layout:
         digest.update(_bytes(tensors[name]))
     return digest.hexdigest()
+
+
+def _bytes(value: Tensor) -> memoryview:
+    return value.reshape(-1).view(torch.uint8).numpy().data
 
 
 # Any file
@@ -347,10 +331,7 @@ def writing(partial: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path, of: str = "") -> None:
-    """Remove partial files and locks of killed processes from a folder; with `of` only those of the file of that name.
-
-    Those of living processes are locked, and stay.
-    """
+    """Remove what killed processes left in a folder, or of one file there; what living ones write is locked."""
     for name in os.listdir(folder):
         if name.startswith(f".{of}") and _LEFT.fullmatch(name):
             with suppress(OSError), FileLock(folder / name, blocking=False):

@@ -117,7 +117,7 @@ def test_the_statistics_of_a_network_are_the_average_over_batches():
         (Line(), 0.1),
         (Bezier(1), torch.tensor(0.9)),
         (Simplex(3), [0.7, 0.2, 0.1]),
-        (Line(), {"head": 0.9, "conv.weight": 0.2}),
+        (Line(), torch.tensor([0.9, 0.2, 0.5, 0.1])),
         (Line(), [0.1, 0.5, 0.9, 0.3]),
     ],
     ids=["line", "curve", "simplex", "names", "layers"],

@@ -329,7 +329,7 @@ def test_members_are_not_copied_and_keep_their_own_statistics():
         (Bezier(2), [0.2, 0.8]),
         (Simplex(3), [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]]),
         (Simplex(3), torch.eye(3)),
-        (Line(), [{"last": 0.9}, [0.1, 0.2, 0.3]]),
+        (Line(), [0.9, [0.1, 0.2, 0.3]]),
     ],
     ids=["floats", "tensor", "curve", "simplex", "matrix", "forms"],
 )

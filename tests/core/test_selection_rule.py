@@ -85,7 +85,7 @@ def test_a_large_gain_is_found(skewed: bool) -> None:
 
 @pytest.mark.parametrize("case", [Case(20, 0.2, 4), Case(20, 0.9, 1)])
 def test_the_estimate_is_unbiased_and_the_best_of_the_grid_is_not(case: Case) -> None:
-    def estimated(seed: int) -> rule.Estimate:
+    def estimated(seed: int) -> tuple[float, float]:
         losses = case.draw(seed)
         return rule.cross_validated(lambda some: losses[MIDDLE] - losses[choice(losses[:, some])], case.n, 5, seed)
 

@@ -186,7 +186,7 @@ def test_coefficients_are_learned_and_the_adapter_is_saved(tmp_path: Path) -> No
     assert selection.alpha[0] > 0.7
     layered = family.select([batch], by=loss, per="layer", folds=0, steps=5)
     assert layered.moved
-    assert set(layered.alpha) == set(family.layers)
+    assert len(layered.alpha) == len(family.layers)
 
     add_combined(model, family, layered.alpha, "both")
     model.set_adapter("both")

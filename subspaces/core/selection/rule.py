@@ -13,7 +13,6 @@ few examples the bound shrinks the choice towards the midpoint.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,13 +23,6 @@ TURNS = 999
 """How often the signs of the gains are flipped."""
 _AT_ONCE = 4096
 _FOLDS, _SIGNS = 0, 1  # parts of the stream of random numbers
-
-
-class Estimate(NamedTuple):
-    """A mean over examples and its standard error."""
-
-    gain: float
-    error: float
 
 
 def safest(losses: Tensor, middle: int, level: float, seed: int) -> int:
@@ -73,7 +65,7 @@ def parts(among: Tensor, shares: int, seed: int) -> list[Tensor]:
     return [mixed[start::shares] for start in range(shares)]
 
 
-def cross_validated(procedure: Callable[[Tensor], Tensor], n: int, folds: int, seed: int) -> Estimate:
+def cross_validated(procedure: Callable[[Tensor], Tensor], n: int, folds: int, seed: int) -> tuple[float, float]:
     """Return the gain of a whole procedure on examples that it has not seen, and its standard error.
 
     The procedure chooses on some examples and returns the gains [n] of its choice on all. Each example is in one fold,
@@ -88,4 +80,4 @@ def cross_validated(procedure: Callable[[Tensor], Tensor], n: int, folds: int, s
         found[held] = procedure(everything[others]).double()[held]
     between = torch.stack([found[held].mean() for held in folded]).var()
     spread = torch.maximum(between, found.var() * folds / n)  # of the gain in a fold: choices differ, and examples
-    return Estimate(float(found.mean()), float((spread * (1 / folds + 1 / (folds - 1))).sqrt()))
+    return float(found.mean()), float((spread * (1 / folds + 1 / (folds - 1))).sqrt())

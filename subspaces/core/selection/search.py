@@ -1,16 +1,24 @@
-"""The points that are looked at: all of a grid, or those along a path that follows the gradient."""
+"""The points that are looked at: all of a grid, or those along a path that follows the gradient.
 
-from collections.abc import Callable, Iterator
+The family is not touched: one network is filled for all points, with batch-norm statistics of each point's own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from subspaces.core import batchnorm, checks, functional, geometry, nested
 from subspaces.core.selection import rule
-from subspaces.core.selection.losses import Losses
+from subspaces.core.selection.criteria import Criterion, Loss
+from subspaces.errors import ArgumentError
 
 RATE = 0.1  # of Adam, in logits of alpha
 MARKS = (0, 1, 2, 5)  # steps after which a path is looked at; then after every doubling
+Rows = dict[str, Tensor]
+"""The weights of a point, flat: [n] for each group."""
 
 
 class Tried(NamedTuple):
@@ -20,16 +28,12 @@ class Tried(NamedTuple):
     losses: Tensor
 
 
-class Search(NamedTuple):
-    """The points that were looked at on all examples, the losses at the midpoint, and what chooses on some of them."""
-
-    tried: list[Tried]
-    middle: Tensor
-    choose: Callable[[Tensor], Tried]
+Search = tuple[list[Tried], Tensor, Callable[[Tensor], Tried]]
+"""The points that were looked at on all examples, the losses at the midpoint, and what chooses on some of them."""
 
 
 @torch.no_grad()
-def grid(losses: Losses, points: int, level: float, seed: int) -> Search:
+def grid(losses: "Losses", points: int, level: float, seed: int) -> Search:
     """Measure points of a line or curve, all of them once: to choose is arithmetic."""
     middle = float(losses.shape.midpoint())
     alphas = sorted({*(round(step / (points - 1), 9) for step in range(points)), middle})
@@ -40,10 +44,10 @@ def grid(losses: Losses, points: int, level: float, seed: int) -> Search:
     def choose(among: Tensor) -> Tried:
         return tried[rule.safest(every[:, among], place, level, seed)]
 
-    return Search(tried, tried[place].losses, choose)
+    return tried, tried[place].losses, choose
 
 
-def path(losses: Losses, layerwise: bool, steps: int, level: float, seed: int) -> Search:
+def path(losses: "Losses", layerwise: bool, steps: int, level: float, seed: int) -> Search:
     """Follow the gradient from the midpoint by Adam.
 
     To choose, each third of the examples is measured along a path that learns from the other two; on that the rule
@@ -70,29 +74,113 @@ def path(losses: Losses, layerwise: bool, steps: int, level: float, seed: int) -
             *_, last = _walk(losses, layerwise, marks, marks[chosen], among)
         return last if bool(last.losses.isfinite().all()) else tried[0]
 
-    return Search(tried, tried[0].losses, choose)
+    return tried, tried[0].losses, choose
 
 
-def _walk(losses: Losses, layerwise: bool, marks: list[int], steps: int, among: Tensor) -> Iterator[Tried]:
+def _walk(losses: "Losses", layerwise: bool, marks: list[int], steps: int, among: Tensor) -> Iterator[Tried]:
     """Yield the points at the marks of a path that learns from some examples; statistics are made there alone.
 
     Alpha is the sigmoid or softmax of logits, one for the network or for each layer. Its gradient is
     dc/dalpha^T Omega dloss/dtheta: vertices have none.
     """
-    shape, layers = losses.shape, losses.layout.layers
+    shape = losses.shape
     logits = shape.midpoint().to(losses.device, torch.float64)
     logits = logits.log() if shape.point else logits.logit()
-    logits = (logits.expand(len(layers), *shape.point).clone() if layerwise else logits).requires_grad_()
-    optimizer = torch.optim.Adam([logits], RATE)
+    logits = logits.expand(len(losses.layout.layers), *shape.point).clone() if layerwise else logits
+    optimizer = torch.optim.Adam([logits.requires_grad_()], RATE)
     for step in range(steps + 1):
         with torch.enable_grad():
             alpha = logits.softmax(-1) if shape.point else logits.sigmoid()
             rows = losses.rows(alpha)
         if step in marks:
-            found = alpha.tolist()
-            yield Tried(dict(zip(layers, found, strict=True)) if layerwise else found, losses.at(rows))
+            yield Tried(alpha.tolist(), losses.at(rows))
         if step < steps:
             optimizer.zero_grad()
             gradient = losses.gradient(rows, among)
             torch.autograd.backward(list(rows.values()), list(gradient.values()))
             optimizer.step()
+
+
+class Losses:
+    """The losses of examples, which are read once, at any point of a family."""
+
+    def __init__(
+        self,
+        family: Any,
+        loader: Iterable[Any],
+        criterion: Criterion,
+        statistics: Iterable[Any] | None,
+        batches: int | None,
+        seed: int,
+    ) -> None:
+        self.layout, self.shape, self.device, self.criterion = family.layout, family.shape, family.device, criterion
+        self._omega = {group.name: family.omega[group.name].detach() for group in family.layout.groups}
+        self._network = functional.copy_with(family.template, {}, share=True).eval()  # without weights
+        self._batches = [batch for batch in loader if not nested.is_empty(batch)]
+        sizes = [nested.batch_size(nested.inputs(batch)) or 0 for batch in self._batches]
+        self.examples = sum(sizes)
+        if self.examples < 1:
+            raise ArgumentError("select got a loader without examples: expected at least one batch of them")
+        self._places = torch.arange(self.examples).split_with_sizes(sizes)
+        self._statistics, self._limit, self._seed = statistics, batches, seed
+
+    def rows(self, alpha: Tensor) -> Rows:
+        """Return the weights at alpha, or at one for each layer [L, ...], connected to it for autograd."""
+        coefficients = self.shape.coefficients(alpha)
+        with torch.autocast(self.device.type, enabled=False):
+            if coefficients.ndim == 1:
+                return {name: geometry.mix(coefficients, omega) for name, omega in self._omega.items()}
+            found = {}
+            for group in self.layout.groups:
+                columns = self._omega[group.name].split_with_sizes(group.sizes, 1)
+                pairs = zip(group.entries, columns, strict=True)
+                found[group.name] = torch.cat([geometry.mix(coefficients[entry.layer], part) for entry, part in pairs])
+            return found
+
+    @torch.no_grad()
+    def at(self, rows: Rows) -> Tensor:
+        """Return the loss of each example at a point, float64 [n], with batch-norm statistics made for it."""
+        if self._statistics is not None:
+            run = partial(self._output, rows)
+            batchnorm.renew(self._network, self._statistics, run, batches=self._limit, seed=self._seed)
+        found = [self._run(rows, batch, self.criterion.loss) for batch in self._batches]
+        return torch.cat([each.double().cpu() for each in found])
+
+    def gradient(self, rows: Rows, among: Tensor) -> Rows:
+        """Return the gradient of the mean loss of some examples with respect to the weights."""
+        leaves = {name: row.detach().requires_grad_() for name, row in rows.items()}
+        share = torch.zeros(self.examples)
+        share[among] = 1 / len(among)
+        with torch.enable_grad():
+            for batch, places in zip(self._batches, self._places, strict=True):
+                if bool(share[places].any()):
+                    losses = self._run(leaves, batch, self.criterion.slope)
+                    if not losses.requires_grad:
+                        raise ArgumentError(
+                            f"by={self.criterion.name}: the loss has no gradient, which a search on this family "
+                            "follows; expected one that has, such as 'nll'"
+                        )
+                    (losses * share[places].to(losses)).sum().backward()
+        return {name: torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for name, leaf in leaves.items()}
+
+    def _run(self, rows: Rows, batch: Any, loss: Loss) -> Tensor:
+        """Return the loss of each example of a batch."""
+        batch = nested.moved(batch, self.device)
+        target = nested.target(batch, "by='entropy', which needs no labels") if self.criterion.labelled else None
+        losses: Any = loss(self._output(rows, self._network, batch), target)
+        size = nested.batch_size(nested.inputs(batch))
+        if not isinstance(losses, Tensor) or losses.shape != (size,):
+            found = tuple(losses.shape) if isinstance(losses, Tensor) else checks.shown(losses)
+            raise ArgumentError(
+                f"by={self.criterion.name} returned {found} for a batch of {size}: expected a loss for each example, "
+                f"a tensor of shape ({size},); take reduction='none'"
+            )
+        return losses
+
+    def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
+        """Return the output of the network with these weights for a batch."""
+        args, named = nested.inputs(batch)
+        weights: dict[str, Tensor] = {}
+        for group in self.layout.groups:
+            weights |= group.unpack(rows[group.name])
+        return nested.run(network, args, named, lambda: functional.call(network, weights, args, named))

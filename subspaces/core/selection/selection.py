@@ -15,14 +15,12 @@ from subspaces.core.outputs import Outputs
 from subspaces.core.randomness import SEEDS
 from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import Criterion, Loss, criterion
-from subspaces.core.selection.losses import Losses
-from subspaces.core.selection.search import Search, grid, path
+from subspaces.core.selection.search import Losses, Search, grid, path
 from subspaces.errors import ArgumentError
 from subspaces.text import one_of
 
 By = Literal["nll", "accuracy", "entropy"]
 Per = Literal["network", "layer"]
-How = Literal["grid", "gradient"]
 SHOWN = 6  # layers or vertices in a line of text
 
 
@@ -41,8 +39,7 @@ class Selection:
     `midpoint`, `value`, `best` and `worst` are means over the given examples: of the midpoint, the chosen point, and
     the best and worst that were searched. All but the midpoint's are optimistic, because they are of points that were
     chosen on these examples. `gain` is not: it is what the whole procedure gains over the midpoint on examples that
-    it has not seen, by cross-validation, with its standard error; above 0 is better, whatever is compared. None where
-    there was no cross-validation.
+    it has not seen, by cross-validation, with its standard error `error`; None without cross-validation.
     """
 
     alpha: Alpha
@@ -62,10 +59,9 @@ class Selection:
             return f"{100 * value:.2f}%" if self.by == "accuracy" else f"{value:.4g}"
 
         labels = "labelled examples" if self.labelled else "examples without labels"
-        where = f"the point {shown(self.alpha)}" if self.moved else f"the midpoint, {shown(self.alpha)}"
-        why = "" if self.moved else ": no other point is better for certain"
+        where = "the point" if self.moved else "no other point is better for certain: the midpoint"
         lines = [
-            f"chosen by {self.by} on {self.examples:,} {labels}: {where}{why}",
+            f"chosen by {self.by} on {self.examples:,} {labels}: {where} {shown(self.alpha)}",
             f"there: {text(self.value)}, and {text(self.midpoint)} at the midpoint",
         ]
         if self.gain is not None and self.error is not None:
@@ -80,14 +76,10 @@ class Selection:
 
 def shown(alpha: Any) -> str:
     """Return a point as text, cut where it has many parts."""
-    if isinstance(alpha, dict):
-        parts = [f"{name or 'network'}: {shown(each)}" for name, each in alpha.items()]
-    elif isinstance(alpha, (list, tuple)):
-        parts = [shown(each) for each in alpha]
-    else:
+    if not isinstance(alpha, (list, tuple)):
         return f"{float(alpha):.3g}"
-    more = f", and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
-    return f"({', '.join(parts[:SHOWN])}{more})"
+    more = f", and {len(alpha) - SHOWN} more" if len(alpha) > SHOWN else ""
+    return f"({', '.join(map(shown, alpha[:SHOWN]))}{more})"
 
 
 def select(
@@ -99,7 +91,6 @@ def select(
     statistics: Iterable[Any] | None = None,
     batches: int | None = 100,
     per: Per = "network",
-    search: How | None = None,
     points: int = 21,
     steps: int = 40,
     folds: int = 5,
@@ -118,40 +109,32 @@ def select(
     points are searched. What this cannot see is a rare, very large loss that is not among the examples.
 
     On a line or curve all points of a grid are measured. On a simplex, or for one point in each layer, the point
-    follows the gradient from the midpoint. Each third of the examples is measured along a path that learns from
-    the other two, the same rule decides on that how many steps to go, and these are then gone with all of them.
+    follows the gradient from the midpoint, and the same rule decides how far.
 
     Args:
         loader: batches (inputs, target), or dicts with "labels"; all of them are kept in memory.
-        by: "nll", "accuracy" (by gradient, the nll is followed and the accuracy decides how far), "entropy", which
-            needs no labels: batches are inputs, or the last of a tuple is ignored; or a function of
+        by: "nll", "accuracy" (by gradient, the nll is followed), "entropy", which needs no labels, or a function of
             (output, target) that returns a loss for each example, [n].
         outputs: what the network returns, for a `by` of these names: "logits", "probabilities" (it ends in a
-            softmax or sigmoid) or "log-probabilities". By default logits; a network whose first batch looks like
-            probabilities is refused.
-        statistics: training batches, from which batch-norm statistics are made at every point that is measured;
-            between the marks of a path they are kept.
+            softmax or sigmoid) or "log-probabilities". By default logits; what looks like probabilities is refused.
+        statistics: training batches, from which batch-norm statistics are made at every point that is measured.
         batches: use at most this many of them; None: all.
         per: one point for the "network", or one for each "layer".
-        search: "grid" or "gradient"; by default a grid where alpha is one number.
         points: of the grid, from one end to the other.
         steps: the most that a path has.
-        folds: of the cross-validation, in which the whole procedure is run again without each fold, and measured
-            on it; 0 or 1: none, and no `gain`.
+        folds: of the cross-validation; 0 or 1: none, and no `gain`.
         level: how likely a move without a reason may be.
         seed: of the folds, and of the order of training batches.
 
     Example:
         >>> selection = family.select(labelled, by="nll", statistics=train_loader)
-        >>> print(selection)
         >>> network = ss.recalibrate(family.at(selection.alpha), train_loader)
     """
     compared = criterion(by, outputs)
-    _check(family, per, search, points, steps, folds, level, seed)
+    _check(family, loader, per, points, steps, folds, level, seed)
     seed = int(seed)  # also of numpy
     batchnorm.check_given(family.template, statistics)
     family.check_moved(depth=1)
-    checks.batches("loader", loader, again=False)
     if statistics is not None:
         checks.batches("statistics", statistics)
     if batches is not None:
@@ -159,63 +142,49 @@ def select(
     devices = [family.device] if family.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.inference_mode(False):
         losses = Losses(family, loader, compared, statistics, batches, seed)
-        if search != "gradient" and not family.shape.point and per == "network":
-            found = grid(losses, points, level, seed)
-        else:
+        if family.shape.point or per == "layer":
             found = path(losses, per == "layer", steps, level, seed)
+        else:
+            found = grid(losses, points, level, seed)
         return _selection(found, compared, losses.examples, folds, seed)
 
 
+def _check(family: Any, loader: object, per: str, points: int, steps: int, folds: int, level: float, seed: int) -> None:
+    if family.shape.vertices < 2:
+        raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
+    if family.mesh is not None:
+        raise ArgumentError(
+            "select got a distributed family, whose ranks would choose different points: save it, and choose in one "
+            "process, ss.load(path, network).select(…)"
+        )
+    checks.batches("loader", loader, again=False)
+    one_of("per", per, get_args(Per))
+    limits = {"points": (points, 2, 10_001), "steps": (steps, 1, 10_000), "folds": (folds, 0, 10_000)}
+    for name, (value, least, most) in {**limits, "seed": (seed, 0, SEEDS - 1)}.items():
+        checks.whole(name, value, least, most)
+    if not 0 < checks.number("level", level) < 1:
+        raise ArgumentError(f"level={checks.shown(level)}: expected a probability between 0 and 1, such as 0.05")
+
+
 def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> Selection:
-    middle = search.middle
+    every, middle, choose = search
     if not bool(middle.isfinite().all()):
         raise ArgumentError(
             f"{by.name} is not finite at the midpoint for {int((~middle.isfinite()).sum())} of {n} examples: check "
             "that neither the examples nor the network hold NaN or infinity"
         )
-    chosen = search.choose(torch.arange(n))
-    tried = [Searched(each.alpha, by.value(each.losses)) for each in search.tried]
+    chosen = choose(torch.arange(n))
+    gain = error = None
+    if folds > 1 and n > 1:
+        gain, error = rule.cross_validated(lambda among: middle - choose(among).losses, n, min(folds, n), seed)
+
+    def value(losses: Tensor) -> float:
+        mean = float(losses.double().mean())
+        return 1 - mean if by.percent else mean
 
     def rank(each: Searched) -> float:  # NaN ranks last
         return math.inf if math.isnan(each.value) else -each.value if by.percent else each.value
 
-    ranked = sorted(tried, key=rank)
-
-    def gains(among: Tensor) -> Tensor:
-        return middle - search.choose(among).losses
-
-    gain, error = rule.cross_validated(gains, n, min(folds, n), seed) if folds > 1 and n > 1 else (None, None)
-    return Selection(
-        alpha=chosen.alpha,
-        by=by.name,
-        labelled=by.labelled,
-        examples=n,
-        midpoint=by.value(middle),
-        value=by.value(chosen.losses),
-        best=ranked[0],
-        worst=ranked[-1],
-        gain=gain,
-        error=error,
-        moved=chosen.losses is not middle,
-    )
-
-
-def _check(
-    family: Any, per: str, search: str | None, points: int, steps: int, folds: int, level: float, seed: int
-) -> None:
-    if family.shape.vertices < 2:
-        raise ArgumentError(f"select: {family.shape} has one point, there is nothing to choose from; expected a family")
-    one_of("per", per, get_args(Per))
-    if search is not None:
-        one_of("search", search, get_args(How))
-    if search == "grid" and (family.shape.point or per == "layer"):
-        raise ArgumentError(
-            "search='grid': a grid is for one number, on a line or curve; expected 'gradient' for a simplex, or for a "
-            "point in each layer"
-        )
-    checks.whole("points", points, 2, 10_001)
-    checks.whole("steps", steps, 1, 10_000)
-    checks.whole("folds", folds, 0, 10_000)
-    checks.whole("seed", seed, 0, SEEDS - 1)
-    if not 0 < checks.number("level", level) < 1:
-        raise ArgumentError(f"level={checks.shown(level)}: expected a probability between 0 and 1, such as 0.05")
+    ranked = sorted((Searched(each.alpha, value(each.losses)) for each in every), key=rank)
+    ends = value(middle), value(chosen.losses), ranked[0], ranked[-1]
+    return Selection(chosen.alpha, by.name, by.labelled, n, *ends, gain, error, chosen.losses is not middle)
