@@ -30,11 +30,9 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
     """Raise for settings that do not fit a subject, before anything is measured."""
     shifted_data.check(subject, settings.corruptions)
     shifted_data.outliers_of(subject, settings.outliers)
+    if settings.wants_plane and subject.networks:
+        raise ArgumentError(f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
     if settings.wants_plane:
-        if subject.networks:
-            raise ArgumentError(
-                f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one"
-            )
         corners(subject, others)
     if not _items_of(subject, settings)[1]:
         asked, usual = settings.answers or subject.answers, ", ".join(map(repr, subject.answers))
@@ -92,14 +90,10 @@ def evaluate(
     splits = {row.data: row.count for row in rows if not row.group}
     statistics = {"images": session.images(), **subject.extra, "batches": settings.statistics_batches}
     commands = [*([] if earlier is None else earlier.command.splitlines()), command]
+    shape = {"kind": kind(subject.shape), "vertices": subject.shape.vertices, "members": subject.terms.vertices}
     found = Evaluation(
         name=subject.name,
-        shape={
-            "kind": kind(subject.shape),
-            "vertices": subject.shape.vertices,
-            "members": subject.terms.vertices,
-            "type": type(subject.shape).__name__,
-        },
+        shape={**shape, "type": type(subject.shape).__name__},
         task=subject.task.name,
         metrics=[each.described for each in session.metrics],
         answers=answers,
@@ -158,9 +152,8 @@ def _walked(row: Row) -> bool:
 def _warn_of_broken(session: Session) -> None:
     if not session.broken:
         return
-    about, data, broken, count = max(
-        session.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point")
-    )
+    most = max(session.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point"))
+    about, data, broken, count = most
     of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
     others = len(session.broken) - 1
     more = f", and some in {others} other measurements" if others else ""

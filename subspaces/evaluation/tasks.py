@@ -120,9 +120,7 @@ class Classification(Task):
         logits = prediction(output)
         labels = nested.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
-            raise ArgumentError(
-                f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
-            )
+            raise ArgumentError(f"targets of dtype {labels.dtype}: expected class numbers, or task=Regression()")
         logits, labels = self._flat(logits, labels.long())
         counts = labels != self.ignore
         if self.of != "examples" or not bool(counts.all()):
@@ -167,7 +165,7 @@ class Classification(Task):
     def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
         if len(classes := {member.logs.shape[1] for member in members}) > 1:
             raise ArgumentError(
-                f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all"
+                f"the networks return {listed(map(str, sorted(classes)))} logits: expected as many of all"
             )
         logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
         return Classes(log_mean(logits, average))  # type: ignore[arg-type]
@@ -214,13 +212,11 @@ class Regression(Task):
     def combine(self, members: Sequence[Normal], average: str = "mixture") -> Normal:
         if len(members) == 1:
             return members[0]
-        means, variances = (
-            [value for member in members if (value := getattr(member, name)) is not None]
-            for name in ("mean", "variance")
-        )
-        if len(variances) < len(members):
-            return Normal(torch.stack(means).mean(0))
-        return Normal(*ensemble.mixture(torch.stack(means), torch.stack(variances)))
+        means, variances = torch.stack([each.mean for each in members]), [each.variance for each in members]
+        known = [each for each in variances if each is not None]
+        if len(known) < len(members):
+            return Normal(means.mean(0))
+        return Normal(*ensemble.mixture(means, torch.stack(known)))
 
 
 TASKS: Catalogue[Task] = Catalogue(
