@@ -1,7 +1,12 @@
-"""The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one."""
+"""The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one.
 
+Of numbers, a prediction that is NaN covers no target; all other metrics are NaN if any prediction is.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,10 +15,9 @@ from torch import Tensor
 from subspaces.core import checks, ensemble, nested
 from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import classification, regression
+from subspaces.evaluation import classification
 from subspaces.evaluation.classification import Classes, log_mean
-from subspaces.evaluation.metrics import Metric, of_task
-from subspaces.evaluation.regression import Normal
+from subspaces.evaluation.metrics import METRICS, Metric, average, of_task
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -171,6 +175,63 @@ class Classification(Task):
         return Classes(log_mean(logits, average))  # type: ignore[arg-type]
 
 
+# Numbers
+
+INTERVAL = 0.9
+
+
+class Normal:
+    """What a network predicts: a mean [n, d], and a variance [n, d] where it has one."""
+
+    def __init__(self, mean: Tensor, variance: Tensor | None = None) -> None:
+        self.mean, self.variance = mean.double(), None if variance is None else variance.double()
+
+    @property
+    def broken(self) -> Tensor:
+        unknown = self.mean.isnan() if self.variance is None else self.mean.isnan() | self.variance.isnan()
+        return unknown.any(1).sum()
+
+    @property
+    def plain(self) -> Tensor:
+        """What other libraries take for a prediction."""
+        return self.mean.float()
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+def _negative_log_density(prediction: Normal, target: Tensor) -> Tensor | None:
+    """Return ½ (log 2 pi sigma² + (y - mu)² / sigma²)."""
+    if prediction.variance is None:
+        return None
+    squares = (target - prediction.mean).square()
+    return (torch.log(2 * math.pi * prediction.variance) + squares / prediction.variance) / 2
+
+
+def _covered(prediction: Normal, target: Tensor) -> Tensor | None:
+    if prediction.variance is None:
+        return None
+    reach = math.sqrt(2) * torch.erfinv(torch.tensor(INTERVAL, dtype=torch.float64))
+    return (target - prediction.mean).abs() <= reach.to(target.device) * prediction.variance.sqrt()
+
+
+_metric = partial(Metric, tasks=("regression",), headline=True)
+RMSE = average(lambda prediction, y: (y - prediction.mean).square(), torch.sqrt)
+DENSITY = "mean negative log-density of the targets under the predicted normals"
+COVERAGE = "share of the targets inside the predicted 90 % intervals; 90 % is right"
+APART = "root of the mean squared difference between what two networks predict"
+
+for _each in (
+    _metric("rmse", "RMSE", "root of the mean squared error", **RMSE),
+    _metric("mae", "MAE", "mean absolute error", **average(lambda prediction, y: (y - prediction.mean).abs())),
+    _metric("gaussian_nll", "Gaussian NLL", DENSITY, **average(_negative_log_density)),
+    _metric("interval_coverage", "coverage", COVERAGE, False, True, goal=INTERVAL, **average(_covered)),
+):
+    METRICS.add(_each)
+
+DISTANCES = (Metric("difference", "difference", APART, **average(lambda p, q: (p.mean - q.mean).square(), torch.sqrt)),)
+
+
 @dataclass(frozen=True)
 class Regression(Task):
     """Numbers: a tensor like the targets, or (mean, variance), or an output with .mean and .variance.
@@ -183,7 +244,7 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     averages: ClassVar[tuple[str, ...]] = ("mixture",)
-    distances: ClassVar[tuple[Metric, ...]] = regression.DISTANCES
+    distances: ClassVar[tuple[Metric, ...]] = DISTANCES
     shown: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
     def __post_init__(self) -> None:
