@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import Independent, check_row, evaluate, softmax
+from evaluation_cases import Independent, check, evaluate, softmax
 
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Row
@@ -38,7 +38,8 @@ def test_a_line_with_held_out_images(runs: Callable[..., list[Path]]) -> None:
     assert described(record.rows) == expected
     truth = Independent(folder)
     for row in record.rows:
-        check_row(row, truth)
+        check(row, [truth.predict(alpha, row.data) for alpha in row.alphas], truth.labels(row.data))
+        assert row.coefficients == [pytest.approx([1 - alpha, alpha]) for alpha in row.alphas]  # type: ignore[operator]
     assert ss.Evaluation.load(folder) == record
     assert record.dataset == {
         "name": "digits",
