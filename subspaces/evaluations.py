@@ -10,7 +10,7 @@ from torch import nn
 from subspaces.core import checks
 from subspaces.core.outputs import Outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import evaluation, results
+from subspaces.evaluation import evaluation, session
 from subspaces.evaluation.display import Progress, bars
 from subspaces.evaluation.metrics import Metric, measured_by
 from subspaces.evaluation.plane import Network
@@ -205,10 +205,10 @@ def evaluate(
     statistics = batches.pop("statistics", None)
     subject = subject_of(networks, chosen, batches, statistics, name, wanted.precision, forward)
     others = [Network(f"network {number}", module=each) for number, each in enumerate(wanted.through, 1)]
-    results.check(subject, wanted, others)
+    session.check(subject, wanted, others)
     measured = measured_by(chosen.metrics, metrics)
     with bars(progress) as shown, restoring(networks):
-        return Evaluation(**vars(results.evaluate(subject, measured, wanted, others, shown)))
+        return Evaluation(**vars(session.evaluate(subject, measured, wanted, others, shown)))
 
 
 def _refuse(options: Mapping[str, Any], usual: Mapping[str, Any], why: str) -> None:

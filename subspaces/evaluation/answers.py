@@ -10,6 +10,7 @@ from subspaces.evaluation.rows import Answered
 from subspaces.text import Catalogue
 
 RUNS = "runs"  # the answer of several independent runs: their midpoints, averaged
+PAIRS = 6  # of opposite points along a line or curve on shifted data, the midpoint among them, which are 11 points
 PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
 
 
@@ -125,3 +126,25 @@ def usual(shape: Shape) -> tuple[str, ...]:
     """Return the answers of a family that no method speaks for."""
     found = {"single": ("midpoint",), "interval": ("midpoint", "pair")}
     return found.get(kind(shape), ("midpoint", "vertices", "random"))
+
+
+def items_of(family: Family, names: Sequence[str], averages: Sequence[str]) -> tuple[list[Item], list[Answered]]:
+    """Return the items of the walk and of some answers, none twice, and how a family answers so."""
+    items, wanted = list(family.walk), [ANSWERS.find(name) for name in names]
+    for item in (answer.item(family) for answer in wanted):
+        if item is not None:
+            known = [row for each in items for row in each.rows(averages)]
+            items += [] if all(row in known for row in item.rows(averages)) else [item]
+    answers = [answer.of(family, averages[0]) for answer in wanted]
+    return items, [each for each in answers if each is not None]
+
+
+def thinned(shape: Shape, items: Sequence[Item], answers: Sequence[Answered], average: str) -> list[Item]:
+    """Return the items measured on shifted data: all answers, and some pairs of a line, or vertices and midpoint."""
+    if kind(shape) == "interval":
+        walk = [item for item in items if item.ensemble == "along"]
+        last = len(walk) - 1
+        kept = [walk[round(step * last / (PAIRS - 1))] for step in range(PAIRS)] if len(walk) > PAIRS else walk
+    else:
+        kept = [item for item in items if item.role in ("vertex", "midpoint")]
+    return [item for item in items if item in kept or any(a.is_of(r) for r in item.rows([average]) for a in answers)]

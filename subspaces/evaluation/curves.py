@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation import classification, outliers, regression
+from subspaces.evaluation import outliers
 from subspaces.evaluation.comparing import SPLIT, Group, check_split, seeds_of
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import KEYS, GroupAnswer
 from subspaces.evaluation.metrics import METRICS, Metric
 from subspaces.evaluation.rows import Row
 from subspaces.evaluation.statistics import deviation
+from subspaces.evaluation.tasks import Classification, Regression
 from subspaces.text import nearest
 
 Array = NDArray[np.float64]
@@ -108,7 +109,7 @@ LOGGED = (
 def described(name: str, groups: Iterable[Group] = ()) -> Metric:
     """Return a metric, or a column of a log, in words: as the evaluations have it, as it is defined, or by its name."""
     told = (each for group in groups for one in group.evaluations for each in one.metrics)
-    defined = (*METRICS.values(), *classification.DISTANCES, *regression.DISTANCES, *outliers.METRICS, *LOGGED)
+    defined = (*METRICS.values(), *Classification.distances, *Regression.distances, *outliers.METRICS, *LOGGED)
     return next((each for each in (*told, *defined) if each.name == name), Metric(name, name.replace("_", " "), ""))
 
 

@@ -37,17 +37,12 @@ def commit() -> str | None:
     if named := os.environ.get("SUBSPACES_COMMIT"):
         return named
     file = Path(__file__).resolve()
-    if not _git("ls-files", "--error-unmatch", file.name, folder=file.parent):
-        return None
-    return _git("describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*", folder=file.parent)
-
-
-def _git(*command: str, folder: Path) -> str | None:
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook sets GIT_DIR
-    quiet = subprocess.DEVNULL
+    how: Any = {"cwd": file.parent, "env": own, "stderr": subprocess.DEVNULL, "timeout": 10, "text": True}
     try:
-        found = subprocess.check_output(["git", *command], cwd=folder, env=own, stderr=quiet, timeout=10, text=True)
-        return found.strip()
+        subprocess.check_output(["git", "ls-files", "--error-unmatch", file.name], **how)
+        described = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+        return str(subprocess.check_output(described, **how)).strip()
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
 

@@ -203,6 +203,17 @@ def choice(what: Any, metric: Metric, rows: Iterable[Row], among: Iterable[Row],
     return Choice(what, metric.name, on, on == "test", value, {row.data: dict(row.metrics) for row in same})
 
 
+def choices_of(rows: Sequence[Row], by: Sequence[Metric]) -> list[Choice]:
+    """Return the best points on held-out examples by some metrics, and the best pair by the first of them."""
+    on = "validation"
+    there = [row for row in rows if row.data == on and not row.group]
+    points = [row for row in there if row.kind == "point"]
+    pairs = [row for row in there if row.average not in (None, "logits") and len(row.alphas) == 2]
+    pairs = [row for row in pairs if row.alphas[0] != row.alphas[1]]
+    found = [choice("point", metric, rows, points, on) for metric in by] + [choice("pair", by[0], rows, pairs, on)]
+    return [each for each in found if each is not None]
+
+
 def in_order(rows: Iterable[Row]) -> list[Row]:
     """Return rows in an order that does not depend on when they were measured."""
     return sorted(rows, key=_order)

@@ -141,8 +141,7 @@ class Predictor:
         if labelled:
             target = self.task.target(batch)
         else:
-            size = nested.batch_size(self.task.inputs(batch)) or 0
-            target = torch.zeros(size, dtype=torch.int64, device=self.device)
+            target = torch.zeros(nested.batch_size(self.task.inputs(batch)) or 0, dtype=torch.int64, device=self.device)
         with self._settings(seed):
             outputs = [self._run(network, batch) for network in networks]
         return self._parts(outputs, target)
@@ -166,12 +165,10 @@ class Predictor:
             ) from error
 
     def _write(self, network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        if set(weights) != self._names:
-            differing = sorted(set(weights) ^ self._names)
+        if differing := sorted(set(weights) ^ self._names):
             raise ArgumentError(f"the weights are not those of the network: {differing[0]} is in one of them only")
-        for name, parameter in network.named_parameters(remove_duplicate=False):
-            if name in weights:
-                parameter.copy_(weights[name])
+        for name in weights:
+            network.get_parameter(name).copy_(weights[name])
 
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:

@@ -1,6 +1,8 @@
-"""Measure what is missing of one subject: hand networks, averages and data to the loop, and keep the rows."""
+"""Measure what is missing of one subject (networks, averages and data for the loop), and build its evaluation."""
 
 import dataclasses
+import itertools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,19 +13,22 @@ from torch import Tensor
 from subspaces.core.storage import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import examples, files, shifted_data
+from subspaces.evaluation.answers import items_of, thinned
 from subspaces.evaluation.display import Progress, counted
-from subspaces.evaluation.evaluation import REMEDY, in_order
-from subspaces.evaluation.examples import Predicted
+from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation, choices_of, in_order
+from subspaces.evaluation.examples import SPLIT, Predicted, examples_of
 from subspaces.evaluation.files import MEASUREMENTS, Measurements
 from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.outliers import outlier_metrics
-from subspaces.evaluation.points import Item, coefficients, to_place
+from subspaces.evaluation.plane import Network, Span, corners
+from subspaces.evaluation.points import Item, coefficients, kind, plan, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import OUTLIERS, About, Row
+from subspaces.evaluation.rows import OUTLIERS, About, Answered, Examples, Plane, Row
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
+from subspaces.text import listed
 
 
 class Session:
@@ -193,3 +198,158 @@ class Session:
         """Return the number of images behind the batch-norm statistics; 0 without batch norm."""
         found = [values["images"] for _, values in self.known.items(of="row", **self.how) if "images" in values]
         return int(found[-1]) if found else 0
+
+
+# Planes
+
+
+def _measure_plane(session: Session, networks: Sequence[Network]) -> None:
+    """Measure the cells that are missing in a plane."""
+    settings, subject = session.settings, session.subject
+    span = Span(subject, networks)
+    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, span.weights)
+    count = next((row.count for row in session.rows() if row.data == SPLIT), 0)
+    plane = span.plane(settings.cells, count, predictor.statistics_images, [each.name for each in session.shown])
+    numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
+    identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
+    cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
+    session.add({"of": "plane", **session.family, "name": plane.name}, {"plane": plane, "cells": cells})
+    places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
+    missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
+    tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
+    for cell in missing:
+        wanted = Metrics(About("point", "cell", []), [0], session.shown)
+        measure(predictor, [places[cell]], Data(SPLIT), [wanted])
+        values = wanted.tally.values()
+        session.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
+        tick(1)
+
+
+def _planes_of(session: Session) -> list[Plane]:
+    """Return all planes of the family, with what is measured of their cells."""
+    planes: dict[str, Plane] = {}
+    for _, values in session.known.items(of="plane", **session.family):
+        plane: Plane = session.built(Plane, values["plane"])
+        if set(plane.values) <= {each.name for each in session.metrics}:
+            for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
+                found = session.known.find({**values["cells"], "at": [j, i]})
+                for name, grid in plane.values.items():
+                    grid[j][i] = None if found is None else found["values"].get(name)
+            planes[plane.name] = plane
+    return [planes[name] for name in sorted(planes)]
+
+
+# The evaluation
+
+
+class PredictionWarning(UserWarning):
+    """Predictions that are NaN."""
+
+
+def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
+    """Raise for settings that do not fit a subject, before anything is measured."""
+    shifted_data.check(subject, settings.corruptions)
+    shifted_data.outliers_of(subject, settings.outliers)
+    if settings.wants_plane and subject.networks:
+        raise ArgumentError(f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
+    if settings.wants_plane:
+        corners(subject, others)
+    if not _items_of(subject, settings)[1]:
+        asked, usual = settings.answers or subject.answers, ", ".join(map(repr, subject.answers))
+        raise ArgumentError(f"answers={listed(asked)}: {subject.name} has none of these; expected some such as {usual}")
+
+
+def _items_of(subject: Subject, settings: Settings) -> tuple[list[Item], list[Answered]]:
+    points: Any = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
+    walk = [] if subject.networks else plan(subject.shape, **points, seed=subject.seed)
+    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes)
+    return items_of(family, settings.answers or subject.answers, subject.task.averages)
+
+
+def evaluate(
+    subject: Subject,
+    metrics: Sequence[Metric],
+    settings: Settings,
+    others: Sequence[Network],
+    progress: Progress,
+    command: str = "",
+) -> Evaluation:
+    """Measure what is missing of one subject and return its evaluation; that of a run is also written to its folder.
+
+    `command` is the command line, which is stored with the earlier ones.
+    """
+    session, folder = Session(subject, metrics, settings, progress), subject.folder
+    items, answers = _items_of(subject, settings)
+    session.walk(items)
+    if settings.wants_plane:
+        _measure_plane(session, corners(subject, others))
+    rows = session.rows(session.measure_other_data(thinned(subject.shape, items, answers, subject.task.averages[0])))
+    earlier = Evaluation.load(folder) if folder is not None and (folder / FILE).exists() else None
+    if earlier is not None and earlier.family != subject.checksum:
+        earlier = None
+    dataset = subject.dataset if earlier is None else earlier.dataset
+    splits = {row.data: row.count for row in rows if not row.group}
+    statistics = {"images": session.images(), **subject.extra, "batches": settings.statistics_batches}
+    commands = [*([] if earlier is None else earlier.command.splitlines()), command]
+    shape = {"kind": kind(subject.shape), "vertices": subject.shape.vertices, "members": subject.terms.vertices}
+    found = Evaluation(
+        name=subject.name,
+        shape={**shape, "type": type(subject.shape).__name__},
+        task=subject.task.name,
+        metrics=[each.described for each in session.metrics],
+        answers=answers,
+        environment=_environment(session, earlier),
+        dataset={**dataset, "splits": {**dataset["splits"], **splits}},
+        statistics=statistics,
+        rows=rows,
+        planes=_planes_of(session),
+        choices=choices_of(rows, session.shown),
+        examples=_examples(session, rows, earlier),
+        command="\n".join(dict.fromkeys(filter(None, commands))),
+        **subject.trained(statistics),
+    )
+    if folder is not None and found != earlier:
+        found.save(folder)
+    _warn_of_broken(session)
+    return found
+
+
+def _environment(session: Session, earlier: Evaluation | None) -> dict[str, Any]:
+    """Return where the last measurement was made."""
+    if earlier is not None and not session.measured:
+        return earlier.environment
+    checksum = session.subject.checksum
+    return {**session.subject.environment, **({} if checksum is None else {"family": checksum})}
+
+
+def _examples(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:
+    """Return the examples whose predicted class changes; those of the earlier evaluation if its points are the same."""
+    points, before = ([row for row in each if _walked(row)] for each in (rows, [] if earlier is None else earlier.rows))
+    if earlier is not None and before == points:
+        return earlier.examples
+    predicted = [session.predicted(row.alphas[0]) for row in points]
+    there = [each for each in predicted if each is not None]
+    if len(points) < 2 or len(there) < len(predicted):
+        return None
+    return examples_of([row.alphas[0] for row in points], there, session.labels(), session.subject.images)
+
+
+def _walked(row: Row) -> bool:
+    return row.kind == "point" and row.data == SPLIT and not row.group
+
+
+def _warn_of_broken(session: Session) -> None:
+    if not session.broken:
+        return
+    most = max(session.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point"))
+    about, data, broken, count = most
+    of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
+    others = len(session.broken) - 1
+    more = f", and some in {others} other measurements" if others else ""
+    warnings.warn(
+        f"{session.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at "
+        f"{of}{more}. They count as wrong, and NLL, calibration and the like are NaN there: check the inputs for NaN "
+        "and the weights for a training that diverged",
+        PredictionWarning,
+        stacklevel=2,
+    )

@@ -1,7 +1,12 @@
-"""The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one."""
+"""The tasks: how a network's output on a batch becomes predictions and targets, and how several answer as one.
 
+Of numbers, a prediction that is NaN covers no target; all other metrics are NaN if any prediction is.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -10,10 +15,9 @@ from torch import Tensor
 from subspaces.core import checks, ensemble, nested
 from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import classification, regression
+from subspaces.evaluation import classification
 from subspaces.evaluation.classification import Classes, log_mean
-from subspaces.evaluation.metrics import Metric, of_task
-from subspaces.evaluation.regression import Normal
+from subspaces.evaluation.metrics import METRICS, Metric, average, of_task
 from subspaces.text import Catalogue, listed, one_of
 
 
@@ -120,9 +124,7 @@ class Classification(Task):
         logits = prediction(output)
         labels = nested.numbers(target, logits.device, "class numbers")
         if labels.is_complex() or (labels.is_floating_point() and not _binary(logits, labels)):
-            raise ArgumentError(
-                f"targets of dtype {labels.dtype}: expected class numbers; for numbers pass task=Regression()"
-            )
+            raise ArgumentError(f"targets of dtype {labels.dtype}: expected class numbers, or task=Regression()")
         logits, labels = self._flat(logits, labels.long())
         counts = labels != self.ignore
         if self.of != "examples" or not bool(counts.all()):
@@ -167,10 +169,67 @@ class Classification(Task):
     def combine(self, members: Sequence[Classes], average: str = "probabilities") -> Classes:
         if len(classes := {member.logs.shape[1] for member in members}) > 1:
             raise ArgumentError(
-                f"the networks return {listed(map(str, sorted(classes)))} logits: expected the same classes of all"
+                f"the networks return {listed(map(str, sorted(classes)))} logits: expected as many of all"
             )
         logits = torch.stack([member.logs for member in members]) if len(members) > 1 else members[0].logs[None]
         return Classes(log_mean(logits, average))  # type: ignore[arg-type]
+
+
+# Numbers
+
+INTERVAL = 0.9
+
+
+class Normal:
+    """What a network predicts: a mean [n, d], and a variance [n, d] where it has one."""
+
+    def __init__(self, mean: Tensor, variance: Tensor | None = None) -> None:
+        self.mean, self.variance = mean.double(), None if variance is None else variance.double()
+
+    @property
+    def broken(self) -> Tensor:
+        unknown = self.mean.isnan() if self.variance is None else self.mean.isnan() | self.variance.isnan()
+        return unknown.any(1).sum()
+
+    @property
+    def plain(self) -> Tensor:
+        """What other libraries take for a prediction."""
+        return self.mean.float()
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+def _negative_log_density(prediction: Normal, target: Tensor) -> Tensor | None:
+    """Return ½ (log 2 pi sigma² + (y - mu)² / sigma²)."""
+    if prediction.variance is None:
+        return None
+    squares = (target - prediction.mean).square()
+    return (torch.log(2 * math.pi * prediction.variance) + squares / prediction.variance) / 2
+
+
+def _covered(prediction: Normal, target: Tensor) -> Tensor | None:
+    if prediction.variance is None:
+        return None
+    reach = math.sqrt(2) * torch.erfinv(torch.tensor(INTERVAL, dtype=torch.float64))
+    return (target - prediction.mean).abs() <= reach.to(target.device) * prediction.variance.sqrt()
+
+
+_metric = partial(Metric, tasks=("regression",), headline=True)
+RMSE = average(lambda prediction, y: (y - prediction.mean).square(), torch.sqrt)
+DENSITY = "mean negative log-density of the targets under the predicted normals"
+COVERAGE = "share of the targets inside the predicted 90 % intervals; 90 % is right"
+APART = "root of the mean squared difference between what two networks predict"
+
+for _each in (
+    _metric("rmse", "RMSE", "root of the mean squared error", **RMSE),
+    _metric("mae", "MAE", "mean absolute error", **average(lambda prediction, y: (y - prediction.mean).abs())),
+    _metric("gaussian_nll", "Gaussian NLL", DENSITY, **average(_negative_log_density)),
+    _metric("interval_coverage", "coverage", COVERAGE, False, True, goal=INTERVAL, **average(_covered)),
+):
+    METRICS.add(_each)
+
+DISTANCES = (Metric("difference", "difference", APART, **average(lambda p, q: (p.mean - q.mean).square(), torch.sqrt)),)
 
 
 @dataclass(frozen=True)
@@ -185,7 +244,7 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     averages: ClassVar[tuple[str, ...]] = ("mixture",)
-    distances: ClassVar[tuple[Metric, ...]] = regression.DISTANCES
+    distances: ClassVar[tuple[Metric, ...]] = DISTANCES
     shown: ClassVar[tuple[str, ...]] = ("rmse", "mae")
 
     def __post_init__(self) -> None:
@@ -214,13 +273,11 @@ class Regression(Task):
     def combine(self, members: Sequence[Normal], average: str = "mixture") -> Normal:
         if len(members) == 1:
             return members[0]
-        means, variances = (
-            [value for member in members if (value := getattr(member, name)) is not None]
-            for name in ("mean", "variance")
-        )
-        if len(variances) < len(members):
-            return Normal(torch.stack(means).mean(0))
-        return Normal(*ensemble.mixture(torch.stack(means), torch.stack(variances)))
+        means, variances = torch.stack([each.mean for each in members]), [each.variance for each in members]
+        known = [each for each in variances if each is not None]
+        if len(known) < len(members):
+            return Normal(means.mean(0))
+        return Normal(*ensemble.mixture(means, torch.stack(known)))
 
 
 TASKS: Catalogue[Task] = Catalogue(

@@ -1,7 +1,7 @@
 """A run's points predicted and measured without the evaluation's own code."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,56 +93,31 @@ def expected_metrics(p: Array, labels: NDArray[np.int64]) -> dict[str, float]:
     }
 
 
-def check_row(row: Row, truth: Independent) -> None:
-    labels = truth.labels(row.split)
-    outputs = [truth.predict(alpha, row.split) for alpha in row.alphas]
-    shape = truth.family.shape
-    assert row.count == len(labels)
-    assert row.networks == len(row.alphas)
-    assert row.coefficients == [
-        pytest.approx(shape.coefficients(torch.tensor(alpha, dtype=torch.float64)).tolist()) for alpha in row.alphas
-    ]
-    members = [softmax(logits) for logits in outputs]
-    p = np.mean(members, 0)
-    if row.average == "logits":
-        p = softmax(np.mean(outputs, 0))
+def check(row: Row, outputs: Sequence[Array], labels: NDArray[np.int64]) -> None:
+    """Compare a row with the logits of its members."""
+    members, n = [softmax(each) for each in outputs], len(labels)
+    p = softmax(np.mean(outputs, 0)) if row.average == "logits" else np.mean(members, 0)
+    assert (row.count, row.networks) == (n, len(outputs))
     # Rounding may put a confidence on the other side of a border between bins: 1/n for each.
-    slack = {"ece": 2 / len(labels), "adaptive_ece": 2 / len(labels)}
+    slack = {"ece": 2 / n, "adaptive_ece": 2 / n}
     for name, value in expected_metrics(p, labels).items():
         assert row.metrics[name] == pytest.approx(value, abs=slack.get(name, 2e-5)), (row.alphas, name)
-    check_reliability(row, p, labels)
-    check_risk_coverage(row, p, labels)
-    if row.kind == "point":
-        assert (row.average, row.diversity) == (None, None)
-        return
-    pairs = list(itertools.combinations(range(len(outputs)), 2))
-    a, b = (np.array([members[pair[side]] for pair in pairs]) for side in (0, 1))
-    assert row.diversity == {
-        "tv": pytest.approx(np.abs(a - b).sum(-1).mean() / 2, abs=1e-5),
-        "disagreement": pytest.approx((a.argmax(-1) != b.argmax(-1)).mean(), abs=1e-9),
-    }
-
-
-def check_reliability(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
-    bins = np.minimum((p.max(1) * 20).astype(int), 19)
+    confidence, right = p.max(1), p.argmax(1) == labels
+    bins, found, curve = np.minimum((confidence * 20).astype(int), 19), row.reliability, row.risk_coverage
     counts = np.bincount(bins, minlength=20)
-    found = row.reliability
     assert found is not None
-    assert sum(found.count) == len(labels)
     assert np.abs(counts - found.count).max() <= 1
-    for b in range(20):
-        assert (found.count[b] == 0) == (found.confidence[b] is None) == (found.accuracy[b] is None)
-        if counts[b] and counts[b] == found.count[b]:
-            assert found.confidence[b] == pytest.approx(p.max(1)[bins == b].mean(), abs=1e-5)
-            assert found.accuracy[b] == pytest.approx((p.argmax(1) == labels)[bins == b].mean(), abs=1e-9)
-
-
-def check_risk_coverage(row: Row, p: Array, labels: NDArray[np.int64]) -> None:
-    wrong = (p.argmax(1) != labels)[np.argsort(-p.max(1), kind="stable")]
-    found = row.risk_coverage
-    assert found is not None
-    assert found.coverage[-1] == 1
-    for coverage, risk in zip(found.coverage, found.risk, strict=True):
-        kept = round(coverage * len(labels))
+    for b in np.flatnonzero((counts > 0) & (counts == found.count)):
+        assert found.confidence[b] == pytest.approx(confidence[bins == b].mean(), abs=1e-5)
+        assert found.accuracy[b] == pytest.approx(right[bins == b].mean(), abs=1e-9)
+    assert curve is not None
+    wrong = ~right[np.argsort(-confidence, kind="stable")]
+    for kept, risk in zip(np.rint(np.array(curve.coverage) * n).astype(int), curve.risk, strict=True):
         assert risk == pytest.approx(wrong[:kept].mean(), abs=1 / kept + 1e-9)  # two near equals may change places
-    assert found.risk[-1] == pytest.approx(1 - row.metrics["accuracy"])
+    pairs = list(itertools.combinations(members, 2))
+    assert (row.diversity is None) == (row.kind == "point") == (row.average is None)
+    if row.diversity is not None:
+        assert row.diversity == {
+            "tv": pytest.approx(np.mean([np.abs(a - b).sum(-1).mean() / 2 for a, b in pairs]), abs=1e-5),
+            "disagreement": pytest.approx(np.mean([(a.argmax(-1) != b.argmax(-1)).mean() for a, b in pairs]), abs=1e-9),
+        }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import CPU, Independent, about, expected_metrics, softmax
+from evaluation_cases import CPU, Independent, about, check, softmax
 from family_cases import CLASSES, INPUTS, LOADERS, TEST, TRAINING, VALIDATION, Batches, family, network, normless
 from helpers import assert_same_state, snapshot
 from sklearn.metrics import accuracy_score, log_loss
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import subspaces as ss
-from subspaces.evaluation import Row
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
 
@@ -29,18 +28,6 @@ def labels(batches: Batches) -> np.ndarray[Any, Any]:
     return torch.cat([y for _, y in batches]).numpy()
 
 
-def check(row: Row, outputs: list[np.ndarray[Any, Any]]) -> None:
-    """Compare a row with the logits of its members."""
-    target = labels(TEST if row.split == "test" else VALIDATION)
-    p = np.mean([softmax(each) for each in outputs], 0)
-    if row.average == "logits":
-        p = softmax(np.mean(outputs, 0))
-    assert (row.count, row.networks) == (len(target), len(outputs))
-    slack = {"ece": 2 / len(target), "adaptive_ece": 2 / len(target)}
-    for name, value in expected_metrics(p, target).items():
-        assert row.metrics[name] == pytest.approx(value, abs=slack.get(name, 2e-5)), name
-
-
 @pytest.mark.parametrize("shape", [ss.Line(), ss.Bezier(), ss.Simplex(3)])
 def test_the_rows_of_a_family_are_those_of_its_points_made_by_hand(shape: ss.Shape) -> None:
     one = family(shape)
@@ -48,7 +35,8 @@ def test_the_rows_of_a_family_are_those_of_its_points_made_by_hand(shape: ss.Sha
     assert {row.split for row in found.rows} == {"test", "validation"}
     for row in found.rows:
         points = [ss.recalibrate(one.at(alpha), TRAINING) for alpha in row.alphas]
-        check(row, [logits(net, TEST if row.split == "test" else VALIDATION) for net in points])
+        data = TEST if row.data == "test" else VALIDATION
+        check(row, [logits(net, data) for net in points], labels(data))
     counts = {"Line": (5, 3), "Bezier": (5, 3), "Simplex": (1 + 3 + 3 + 2, 2)}[type(shape).__name__]
     for split in found.splits:
         rows = [row for row in found.rows if row.split == split and row.average != "logits"]
@@ -68,14 +56,14 @@ def test_a_network_a_list_and_an_ensemble() -> None:
     nets = [ss.recalibrate(network(), TRAINING) for _ in range(3)]
     each = [logits(net, TEST) for net in nets]
     alone = ss.evaluate(nets[0], **LOADERS)
-    check(alone["midpoint"], each[:1])
+    check(alone["midpoint"], each[:1], labels(TEST))
     assert [row.split for row in alone.rows] == ["test", "validation"]
     assert (alone.name, alone.shape["kind"]) == ("network", "single")
     several = ss.evaluate(nets, **LOADERS)
-    check(several["vertices"], each)
+    check(several["vertices"], each, labels(TEST))
     points = [row for row in several.rows if row.kind == "point" and row.split == "test"]
     for row, out in zip(points, each, strict=True):
-        check(row, [out])
+        check(row, [out], labels(TEST))
     ensemble = ss.evaluate(ss.Ensemble(nets), name="three", **LOADERS)
     assert ensemble.rows == several.rows
     assert (several.name, ensemble.name) == ("ensemble", "three")
@@ -212,8 +200,12 @@ def test_statistics_are_made_for_copies_of_plain_networks() -> None:
     net = network()
     before = snapshot(net)
     expected = logits(ss.recalibrate(copy.deepcopy(net), TRAINING), TEST)
-    check(ss.evaluate(net, test=TEST, statistics=TRAINING, progress=False)["midpoint"], [expected])
-    check(ss.evaluate([net, net], test=TEST, statistics=TRAINING, progress=False)["vertices"], [expected] * 2)
+    check(ss.evaluate(net, test=TEST, statistics=TRAINING, progress=False)["midpoint"], [expected], labels(TEST))
+    check(
+        ss.evaluate([net, net], test=TEST, statistics=TRAINING, progress=False)["vertices"],
+        [expected] * 2,
+        labels(TEST),
+    )
     assert_same_state(net, before)
 
 

@@ -119,20 +119,6 @@ def test_runs_on_other_data_are_refused(made, tmp_path: Path):
         opened([made["standard"][0], fewer])
 
 
-def test_no_runs_and_folders_that_are_none_are_refused(made, tmp_path: Path):
-    with pytest.raises(ValueError, match="runs got nothing: expected run folders"):
-        opened([])
-    with pytest.raises(ValueError, match="no runs were given"):
-        opened([tmp_path])
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(RunError, match="is not a run folder"):
-        opened([tmp_path])
-    shutil.copytree(made["line"][0], tmp_path / "raw", ignore=shutil.ignore_patterns("evaluation.json"))
-    with pytest.raises(RunError, match=r"has no evaluation\.json: run `subspaces evaluate"):
-        opened([tmp_path / "raw"])
-    assert groups([tmp_path / "raw"], alike=False)[0].label == "line"
-
-
 # Curves
 
 

@@ -10,7 +10,7 @@ import subspaces as ss
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.metrics import of_task, tally
-from subspaces.evaluation.results import PredictionWarning
+from subspaces.evaluation.session import PredictionWarning
 
 X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
 BROKEN = torch.where(torch.arange(40)[:, None] < 10, torch.nan, X)

@@ -1,7 +1,5 @@
 """What a network returns: logits, probabilities or log-probabilities; and how it is run on a batch."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -72,21 +70,6 @@ def test_an_ensemble_knows_what_its_members_return():
     found = ss.evaluate(ensemble, test=data(), progress=False)["vertices"].nll
     plain = ss.Ensemble([Ending(SEVERAL["logits"]), Ending(SEVERAL["logits"])])
     assert found == pytest.approx(ss.evaluate(plain, test=data(), progress=False)["vertices"].nll, abs=1e-6)
-
-
-def test_sure_probabilities_are_measured_as_they_are():
-    class Sure(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return F.one_hot((x[:, 0] > 0).long(), 3).float()
-
-    assert measured(Sure(), outputs="probabilities")["nll"] == 0
-    assert measured(Sure(), outputs="probabilities")["accuracy"] == 1
-
-    class Wrong(Sure):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(-x)
-
-    assert measured(Wrong(), outputs="probabilities")["nll"] == math.inf
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -161,29 +161,6 @@ def test_plain_numbers_have_no_density_and_any_shape() -> None:
         assert row.rmse == pytest.approx(root_mean_squared_error(goal, net(X)), rel=1e-6)
     with pytest.raises(ValueError, match=r"numbers of shape \(120,\) for targets of shape \(120, 2\)"):
         ss.evaluate(net, test=[(X, Y)], task=ss.Regression(), **QUIET)
-
-
-class Backwards(NamedTuple):
-    variance: Tensor
-    mean: Tensor
-
-
-@pytest.mark.parametrize(
-    ("output", "variance"),
-    [
-        ((Y,), None),
-        ((Y, X, X), None),
-        ([Y, Y.exp()], Y.exp()),
-        ({"mean": Y}, None),
-        ({"variance": Y.exp(), "mean": Y}, Y.exp()),
-        (Backwards(Y.exp(), Y), Y.exp()),
-        (torch.distributions.Normal(Y, 1.0), torch.ones_like(Y)),
-    ],
-)
-def test_a_mean_and_a_variance_are_found_where_they_are(output: Any, variance: Tensor | None) -> None:
-    found, _ = ss.Regression().parts(output, Y)
-    assert torch.equal(found.mean, Y.double())
-    assert found.variance is None if variance is None else torch.equal(found.variance, variance.double())
 
 
 # Tasks and metrics of the user's own

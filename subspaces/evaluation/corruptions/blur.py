@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from subspaces.evaluation.corruptions.draws import Draws
-from subspaces.evaluation.corruptions.matrices import band, bell, blurred, cut, folded, product, rounded, zoom
+from subspaces.evaluation.corruptions.matrices import Draws, band, bell, blurred, cut, folded, product, rounded, zoom
 
 
 def gaussian_blur(images: Tensor, sigma: float, draws: Draws) -> Tensor:

@@ -11,9 +11,8 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.core.randomness import SEEDS
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.corruptions import blur, digital, noise, spatter, weather
-from subspaces.evaluation.corruptions.draws import Draws
-from subspaces.evaluation.corruptions.matrices import rounded
+from subspaces.evaluation.corruptions import blur, digital, noise, weather
+from subspaces.evaluation.corruptions.matrices import Draws, rounded
 from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
 from subspaces.images.pixels import grey
 from subspaces.text import Catalogue
@@ -28,23 +27,16 @@ CHUNK = {"cpu": 2**18, "other": 2**22}  # pixels at a time: few stay in a CPU's 
 class Corruption:
     """One way in which images are spoiled, in five severities.
 
-    Args:
-        name: as in the published files.
-        label: in words.
-        group: one of `GROUPS`; those of "extra" are not among the fifteen that are averaged.
-        meaning: what it does, in a sentence.
-        effect: from bytes [n, C, H, W], the parameter of a severity and random numbers to bytes of that shape.
-        parameters: five of them for each side of images that they were chosen for.
-        colour: whether the effect needs three channels; grey images then have three equal ones.
+    The effect makes bytes [n, C, H, W] of such, the parameter of a severity and random numbers.
     """
 
-    name: str
+    name: str  # as in the published files
     label: str
-    group: str
+    group: str  # one of `GROUPS`; those of "extra" are not among the fifteen that are averaged
     meaning: str
     effect: Effect
     parameters: Sides
-    colour: bool = False
+    colour: bool = False  # whether it needs three channels; grey images then have three equal ones
 
     def parameter(self, severity: int, height: int, width: int) -> Any:
         """Return the parameter for images of the published size that is nearest."""
@@ -84,7 +76,7 @@ CORRUPTIONS: Catalogue[Corruption] = Catalogue(
         _known("JPEG compression", "digital", "a small file", digital.jpeg_compression, colour=True),
         _known("speckle noise", "extra", "noise in proportion to the value", noise.speckle_noise),
         _known("Gaussian blur", "extra", "the mean with weights of a Gaussian", blur.gaussian_blur),
-        _known("spatter", "extra", "drops of water or mud on the lens", spatter.spatter, colour=True),
+        _known("spatter", "extra", "drops of water or mud on the lens", weather.spatter, colour=True),
         _known("saturate", "extra", "colours are paler or stronger", digital.saturate, colour=True),
     ],
 )
@@ -108,13 +100,11 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: i
     corruption = CORRUPTIONS.find(name)
     severity = checks.whole("severity", severity, 1, 5)
     seed, first = checks.whole("seed", seed, 0, SEEDS - 1), checks.whole("first", first, 0)
-    fits = isinstance(images, Tensor) and images.dtype == torch.uint8 and images.ndim == 4
-    if not fits or images.shape[1] not in (1, 3):
+    fits = isinstance(images, Tensor) and images.dtype == torch.uint8 and images.ndim == 4 and images.shape[1] in (1, 3)
+    if not fits or not images.shape[-2:].numel():
         found = f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else checks.shown(images)
         raise ArgumentError(f"corrupt got images of {found}: expected torch.uint8 [n, 1 or 3, height, width]")
     height, width = images.shape[-2:]
-    if not height or not width:
-        raise ArgumentError(f"corrupt got images of {height} × {width} pixels: expected at least one")
     part = (zlib.crc32(name.encode()) % 2**13) * 2**3 + severity
     step = max(CHUNK["cpu" if images.device.type == "cpu" else "other"] // (height * width), 1)
     result = torch.empty_like(images)

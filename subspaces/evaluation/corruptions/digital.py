@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from subspaces.evaluation.corruptions.draws import Draws
-from subspaces.evaluation.corruptions.matrices import box, cut, gaussian, hat, mirrored, product, rounded
+from subspaces.evaluation.corruptions.matrices import Draws, box, cut, gaussian, hat, mirrored, product, rounded
 
 LIGHT = """
 16 11 10 16 24 40 51 61  12 12 14 19 26 58 60 55  14 13 16 24 40 57 69 56  14 17 22 29 51 87 80 62

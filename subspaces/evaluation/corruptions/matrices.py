@@ -1,6 +1,7 @@
-"""Blurs and resizings as matrices: image X becomes Σₖ Rₖ X Cₖᵀ, whatever the border.
+"""What corruptions are made of: random numbers, bytes, and blurs and resizings as matrices.
 
-Matrices are in float64, so that batches of every size and all devices give the same bytes.
+An image X becomes Σₖ Rₖ X Cₖᵀ, whatever the border, in float64; and the random numbers of an image are its own: batches
+of every size and all devices give the same bytes.
 """
 
 import math
@@ -10,10 +11,41 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from subspaces.core.randomness import stream, uniform
+
 Border = Callable[[Tensor, int], Tensor]  # the pixels that stand for places outside of an image, and its side
 
+CALLS = 2**8  # of random numbers that one corruption may make
 SLACK = 1e-3
 """Added before numbers are cut off: what should be a whole number may come out of the arithmetic a little below it."""
+
+
+class Draws:
+    """The random numbers of `count` images from number `first` on, of a seed and a `part`: corruption and severity.
+
+    Each call has a stream of its own, in which image i has the same place in every batch.
+    """
+
+    def __init__(self, seed: int, part: int, first: int, count: int, device: torch.device) -> None:
+        self.seed, self.part, self.first, self.count, self.device = seed, part, first, count, device
+        self._calls = 0
+
+    def uniform(self, *size: int) -> Tensor:
+        """Return numbers uniform on [0, 1) of shape [n, *size]."""
+        state = stream(self.seed, "corruptions", self.part * CALLS + self._calls).to(self.device)
+        self._calls += 1
+        state[1] = self.first * math.prod(size)
+        return uniform(state, (self.count, *size))
+
+    def normal(self, *size: int) -> Tensor:
+        """Return normal numbers of shape [n, *size], two of every two uniform ones (Box & Muller, 1958)."""
+        wanted = math.prod(size)
+        pairs = (wanted + 1) // 2
+        drawn = self.uniform(2, pairs)
+        radius = (1 - drawn[:, 0]).log_().mul_(-2).sqrt_()  # [n, pairs]
+        angle = drawn[:, 1].mul_(2 * math.pi)
+        both = torch.cat([radius * angle.cos(), radius * angle.sin()], 1)
+        return both[:, :wanted].reshape(self.count, *size)
 
 
 def cut(values: Tensor) -> Tensor:

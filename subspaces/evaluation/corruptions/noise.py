@@ -5,8 +5,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from subspaces.evaluation.corruptions.draws import Draws
-from subspaces.evaluation.corruptions.matrices import cut
+from subspaces.evaluation.corruptions.matrices import Draws, cut
 
 CELLS = 2**9  # of the numbers between 0 and 1
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import results
+from subspaces.evaluation import session
 from subspaces.evaluation.display import Progress, bars
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.plane import Network
@@ -58,11 +58,11 @@ def evaluate_runs(
     subjects = list(dict.fromkeys(open_run(run) for run in opened))
     others = [_network(each, number, open_run) for number, each in enumerate(settings.through, 1)]
     for one in subjects:
-        results.check(one, settings, others)
+        session.check(one, settings, others)
     with stop_on_signals() as stop, bars(progress, stop.raise_if_stopped) as shown:
 
         def work(one: RunSubject) -> Evaluation:
-            found = results.evaluate(one, one.task.metrics, settings, others, shown, command)
+            found = session.evaluate(one, one.task.metrics, settings, others, shown, command)
             one.release()
             return found
 

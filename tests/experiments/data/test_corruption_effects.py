@@ -13,8 +13,8 @@ from PIL import Image
 from scipy import ndimage, stats
 from torch import Tensor
 
-from subspaces.evaluation.corruptions import SEVERITIES, blur, corrupt, digital, matrices, noise, spatter, weather
-from subspaces.evaluation.corruptions.draws import Draws
+from subspaces.evaluation.corruptions import SEVERITIES, blur, corrupt, digital, matrices, noise, weather
+from subspaces.evaluation.corruptions.matrices import Draws
 from subspaces.evaluation.corruptions.parameters import PARAMETERS
 
 
@@ -268,27 +268,27 @@ def test_the_affine_map_takes_three_points_to_where_they_were_moved() -> None:
 def test_edges_distances_and_levels() -> None:
     drops = torch.zeros(1, 24, 24, dtype=torch.uint8)
     drops[:, 8:16, 8:16] = 200
-    found = spatter.edges(drops)[0]
+    found = weather.edges(drops)[0]
     inner, outer = ndimage.binary_erosion(drops[0] > 0, np.ones((3, 3))), ndimage.binary_dilation(drops[0] > 0)
     assert not found[torch.from_numpy(inner)].any()
     assert not found[torch.from_numpy(~ndimage.binary_dilation(outer))].any()
     assert found.any(0)[8:15].all()
     assert found.any(1)[8:15].all()
-    assert not spatter.edges(torch.full((1, 9, 9), 100, dtype=torch.uint8)).any()
+    assert not weather.edges(torch.full((1, 9, 9), 100, dtype=torch.uint8)).any()
 
     marked = draws(3).uniform(40, 30) < torch.tensor([0.3, 0.01, 0.0])[:, None, None]
-    for one, distance in zip(marked, spatter._distance(marked), strict=True):
+    for one, distance in zip(marked, weather._distance(marked), strict=True):
         expected = ndimage.distance_transform_edt(~one.numpy()) if one.any() else np.full((40, 30), 99.0)
         np.testing.assert_allclose(distance, np.minimum(expected, 20), atol=1e-5)
 
     levels = torch.tensor([[[3, 3], [5, 9]], [[4, 4], [4, 4]]])
-    assert spatter._equalised(levels).tolist() == [[[0, 0], [128, 255]], [[4, 4], [4, 4]]]
+    assert weather._equalised(levels).tolist() == [[[0, 0], [128, 255]], [[4, 4], [4, 4]]]
 
 
 def test_mud_hides_and_water_lights() -> None:
     images = natural(4, 64)
     muddy, wet = corrupt(images, "spatter", 5), corrupt(images, "spatter", 1)
-    mud = torch.tensor(spatter.MUD)[:, None, None]
+    mud = torch.tensor(weather.MUD)[:, None, None]
     changed = (muddy != images).any(1)
     assert 0.01 < changed.float().mean() < 0.5
     assert ((muddy.int() - mud).abs() <= (images.int() - mud).abs() * 0.2 + 1).movedim(1, -1)[changed].all()

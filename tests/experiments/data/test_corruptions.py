@@ -139,7 +139,7 @@ def test_numbers_are_those_of_the_seed_corruption_and_severity() -> None:
         ({"first": -1}, "first=-1: expected at least 0"),
         ({"images": torch.zeros(2, 3, 8, 8)}, r"torch.float32 \(2, 3, 8, 8\): expected torch.uint8 \[n, 1 or 3"),
         ({"images": torch.zeros(2, 8, 8, 3, dtype=torch.uint8)}, r"\(2, 8, 8, 3\): expected torch.uint8 \[n, 1 or 3"),
-        ({"images": torch.zeros(2, 3, 0, 8, dtype=torch.uint8)}, "0 × 8 pixels: expected at least one"),
+        ({"images": torch.zeros(2, 3, 0, 8, dtype=torch.uint8)}, r"\(2, 3, 0, 8\): expected torch.uint8"),
         ({"images": [1, 2]}, r"images of \[1, 2\]: expected torch.uint8"),
     ],
 )
