@@ -122,8 +122,9 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
         lowest = next(path for path in filled.get_paths() if len(path.vertices))  # levels are those of all panels
         where = (plane.xs[column], plane.ys[row])
         assert any(np.allclose(where, corner, atol=0.2) for corner in lowest.vertices) or lowest.contains_point(where)
-        limits = (plane.xs[0], plane.xs[-1], plane.ys[0], plane.ys[-1])
-        assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(limits)
+        assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(
+            (plane.xs[0], plane.xs[-1], plane.ys[0], plane.ys[-1])
+        )
         path, diamond, *corners = axes.lines
         for line, drawn in zip((path, diamond), plane.drawn, strict=True):
             assert (list(line.get_xdata()), list(line.get_ydata())) == (drawn.x, drawn.y)
@@ -131,12 +132,6 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
         assert places == [(corner.x, corner.y) for corner in plane.corners]
         off = plane.drawn[0].distance[1] > 0.01 * (plane.xs[-1] - plane.xs[0])
         assert path.is_dashed() is off is (diamond.get_markerfacecolor() == "none")
-    for bar, grids in zip(bars, (errors, losses), strict=True):
-        known = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
-        ticks = [float(text.get_text()) for text in bar.get_yticklabels()]
-        assert ticks == pytest.approx(bar.get_yticks())
-        assert known.min() * 0.95 <= ticks[0] <= known.min()
-        assert known.max() > ticks[-1] > np.quantile(known, 0.5)
 
 
 # Vertices, reliability, diversity

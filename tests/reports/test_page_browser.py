@@ -1,9 +1,7 @@
 """The page in a real browser: charts, colours, widths, keyboard, and that it asks for nothing."""
 
 import made_runs
-import numpy as np
 import pytest
-from page_cases import is_point
 from visiting import PHONE, chart, eventually, near, table
 
 from subspaces.evaluation.evaluation import Evaluation
@@ -22,20 +20,9 @@ def unfold(page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((element) => { element.open = true; })")
 
 
-def test_every_chart_is_drawn(page):
-    drawn = {
-        "#along-figure": ".scatterlayer .trace path.js-line",
-        "#walk-reliability": ".barlayer .point path",
-        "#planes-figure": ".contourlines path",
-        "#training-figure": ".scatterlayer .trace path.js-line",
-        "#selective-figure": ".scatterlayer .trace path.js-line",
-    }
-    counts = {name: page.locator(f"{name} {marks}").count() for name, marks in drawn.items()}
-    assert all(count >= 2 for count in counts.values()), counts
-    assert page.locator("#walk-strip img").first.evaluate("image => image.complete && image.naturalWidth") == 8
-
-
 def test_the_metric_and_the_legend_change_the_chart(page, recorded):
+    for figure, marks in (("walk-reliability", ".barlayer path"), ("planes-figure", ".contourlines path")):
+        assert page.locator(f"#{figure} {marks}").count() > 2
     page.select_option("#along-metric", label="NLL")
     traces, layout = chart(page, "#along-figure")
     assert layout["yaxis"]["title"]["text"] == "NLL"
@@ -164,10 +151,7 @@ def test_names_from_outside_stay_text(visit, tmp_path):
 
 def test_a_report_of_one_network_has_no_empty_sections(visit, recorded, tmp_path):
     page = visit(write_report(opened(recorded.runs["standard"][:1]), tmp_path / "one.html"))
-    names = page.locator("nav a").all_inner_texts()
-    assert names == ["Summary", "Reliability", "Selective prediction", "Runs"]
-    (row,) = recorded.rows("standard", 0, is_point)
-    assert np.isclose(float(table(page, "#walk-numbers")["body"][0][1][:-2]), 100 * row.accuracy, atol=0.051)
+    assert page.locator("nav a").all_inner_texts() == ["Summary", "Reliability", "Selective prediction", "Runs"]
     assert page.locator("#walk-alpha:visible, #walk-point:visible, #walk-triangle:visible").count() == 0
 
 

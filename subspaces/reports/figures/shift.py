@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -34,13 +34,11 @@ Changes = list[dict[tuple[int, ...], float]]
 """A relative change for each seed, in every place of the axis."""
 
 
-@dataclass(frozen=True)
-class Bars:
-    """The bars of one answer, and the stars of a line's best points."""
+class Bars(NamedTuple):
+    """The bars of one answer in percent, and the stars of a line's best points."""
 
-    label: str
     paint: dict[str, Any]
-    changes: list[Spread]  # in percent
+    changes: list[Spread]
     best: list[Spread]
 
 
@@ -62,7 +60,7 @@ def shift(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     where, width = _named(axes, places), ROOM / len(every)
     for number, one in enumerate(every):
         at, heights = where + (number - (len(every) - 1) / 2) * width, [each.mean for each in one.changes]
-        axes.bar(at, heights, width, **one.paint)
+        axes.bar(at, heights, width, linewidth=0.6, **one.paint)
         if one.changes[0].std is not None:
             errors = [each.std or 0.0 for each in one.changes]
             axes.errorbar(at, heights, errors, fmt="none", ecolor=BLACK, elinewidth=0.7)
@@ -72,7 +70,7 @@ def shift(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     minus = " minus that of\nstandard training (points)" if standards else " (%)"
     axes.set_ylabel(f"relative change of\n{shown.label}{minus}")
     drawing.suptitle(_heading(groups, found, split), fontsize=style.FONT)
-    handles: list[Any] = [Patch(**one.paint, label=one.label) for one in every]
+    handles: list[Any] = [Patch(linewidth=0.6, **one.paint) for one in every]
     if any(one.best for one in every):
         handles.append(Line2D([], [], color=BLACK, label=BEST, **STAR))
     note = style.seeds(groups)
@@ -127,9 +125,9 @@ def _bars_of(group: Group, look: style.Look, places: Places, shown: Metric, stan
     made = []
     for answer in [*answers[:1], *[one for one in answers[1:] if one.networks > 1][:1]]:
         changes = _minus(group, [each[answer.words].relative(shown.name) for each in every], zero)
-        paint: dict[str, Any] = {"facecolor": look.colour, "edgecolor": look.colour, "linewidth": 0.6}
+        paint = {"facecolor": look.colour, "edgecolor": look.colour, "label": style.wrapped(answer.label)}
         paint |= {"facecolor": "white", "hatch": "//////"} if answer.networks > 1 else {}
-        made.append(Bars(style.wrapped(answer.label), paint, changes, best if answer is answers[0] else []))
+        made.append(Bars(paint, changes, best if answer is answers[0] else []))
     return made
 
 

@@ -58,12 +58,8 @@ def _html(page: Page, library: str) -> str:
         "what": page.what,
         "classes": list(map(str, page.groups[0].evaluations[0].dataset["classes"])),
         "metrics": [
-            {
-                "label": content.capital(each.label),
-                "percent": each.percent,
-                "digits": page.places(each),
-                "higher": not each.lower_is_better,
-            }
+            {"label": content.capital(each.label), "percent": each.percent}
+            | {"digits": page.places(each), "higher": not each.lower_is_better}
             for each in page.metrics
         ],
         "runs": runs,

@@ -9,7 +9,6 @@ import numpy as np
 from plotly import graph_objects as go
 
 from subspaces.evaluation.curves import Curve, described
-from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import begun
@@ -58,38 +57,33 @@ def charts(page: Page, shifted: Shifted) -> dict[str, Chart]:
 def template() -> dict[str, Any]:
     """Return what all charts have in common."""
     side = {"gridcolor": GRID, "linecolor": MUTED, "tickcolor": GRID, "showline": True, "zeroline": False}
-    side |= {"automargin": True, "tickfont": {"size": 12, "color": MUTED}}
-    side |= {"title": {"standoff": 10, "font": {"size": 13, "color": MUTED}}}
-    made: dict[str, Any] = {"font": {"family": "system-ui, sans-serif", "size": 13, "color": TEXT}}
-    made |= {"showlegend": False, "hovermode": "x unified", "xaxis": side, "yaxis": side}
-    made |= {"legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
+    side |= {"automargin": True, "tickfont_size": 12, "tickfont_color": MUTED, "title_standoff": 10}
+    side |= {"title_font_size": 13, "title_font_color": MUTED}
+    made: dict[str, Any] = {f"{name}_{key}": side[key] for name in ("xaxis", "yaxis") for key in side}
+    made |= {"font": {"family": "system-ui, sans-serif", "size": 13, "color": TEXT}, "hovermode": "x unified"}
+    made |= {"showlegend": False, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
     made |= {"paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "margin": {"l": 56, "r": 12, "t": 28, "b": 46}}
     made |= {"hoverlabel": {"bgcolor": GROUND, "bordercolor": MUTED, "font": {"color": TEXT}}}
-    return made | {"modebar": {"bgcolor": CLEAR, "color": MUTED, "activecolor": TEXT}}
+    return dict(go.Layout(made, modebar={"bgcolor": CLEAR, "color": MUTED, "activecolor": TEXT}).to_plotly_json())
 
 
 def _state(caption: str, *plots: tuple[Sequence[Any], dict[str, Any]]) -> State:
     """Return caption, traces and layouts as plain data."""
-    made = [
-        {"data": [trace.to_plotly_json() for trace in traces], "layout": go.Layout(layout).to_plotly_json()}
-        for traces, layout in plots
-    ]
+    data = [[trace.to_plotly_json() for trace in traces] for traces, _ in plots]
+    layouts = [go.Layout(layout).to_plotly_json() for _, layout in plots]
+    made = [{"data": traces, "layout": layout} for traces, layout in zip(data, layouts, strict=True)]
     return {"caption": caption, "plots": rounded(made)}
 
 
 def _legend(state: State, hidden: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return what the legend says of each line: its name, colour, dashes, and whether it is shown at first."""
-    lines = [trace for trace in state["plots"][0]["data"] if trace.get("name")]
-    return [
-        {
-            "name": one["legendgroup"],
-            "colours": (one["line"]["color"], THEME[one["line"]["color"]]),
-            "dashes": DASHES.get(one["line"]["dash"], "none"),
-            "marked": "markers" in one["mode"],
-            "shown": one["legendgroup"] not in hidden,
-        }
-        for one in (lines if len(lines) > 1 else [])
-    ]
+    """Return what the legend says of each line: its name, colours, dashes, and whether it is shown at first."""
+    found = []
+    for one in state["plots"][0]["data"]:
+        if name := one.get("name") and one["legendgroup"]:
+            dashes, colour = DASHES.get(one["line"]["dash"], "none"), one["line"]["color"]
+            about = {"name": name, "colours": (colour, THEME[colour]), "dashes": dashes}
+            found.append({**about, "marked": "markers" in one["mode"], "shown": name not in hidden})
+    return found if len(found) > 1 else []
 
 
 def plain(text: str) -> str:
@@ -231,14 +225,18 @@ def _planes(page: Page) -> Chart | None:
     every = [(group, one, plane) for group, one in page.evaluations for plane in one.planes if begun(plane)]
     every.sort(key=lambda each: each[0].single)
     metrics = [each for each in page.metrics if all(each.name in plane.values for _, _, plane in every)]
-    states = {
-        f"{number}|{at}": _state(
-            _plane_caption(page, one, plane, metric),
-            ([_surface(page, plane, metric), *_drawn_in(plane)], _sides(plane)),
-        )
-        for number, (_, one, plane) in enumerate(every)
-        for at, metric in enumerate(metrics)
-    }
+    states = {}
+    for number, (_, one, plane) in enumerate(every):
+        drawn, sides = _drawn_in(plane), _sides(plane)
+        for at, metric in enumerate(metrics):
+            caption = (
+                f"{capital(metric.label)} on {len(plane.xs)} × {len(plane.ys)} cells; {plane.split} split, "
+                f"{plane.count:,} {page.what}; batch-norm statistics of {plane.statistics_images:,} training "
+                f"{'examples' if one.training is None else 'images'} in every cell."
+            )
+            missing = any(value is None for line in plane.values[metric.name] for value in line)
+            caption += " Some cells are not computed yet." * missing
+            states[f"{number}|{at}"] = _state(caption, ([_surface(page, plane, metric), *drawn], sides))
     selects = [
         ("planes-plane", "Plane", [f"{run_name(group, one)}: {plane.name}" for group, one, plane in every]),
         ("planes-metric", "Height", [capital(each.label) for each in metrics]),
@@ -267,8 +265,8 @@ def _drawn_in(plane: Plane) -> list[Any]:
             mark = {"color": WHITE, "size": 9, "symbol": "diamond", "line": {"color": BLACK, "width": 1.5}}
             found.append(go.Scatter(about, mode="markers", marker=mark))
         else:
-            casing = {"x": drawn.x, "y": drawn.y, "line": {"color": BLACK, "width": 6}, "hoverinfo": "skip"}
-            found.append(go.Scatter(casing, mode="lines"))
+            casing = {"line": {"color": BLACK, "width": 6}, "hoverinfo": "skip", "hovertemplate": None}
+            found.append(go.Scatter(about | casing, mode="lines"))
             found.append(go.Scatter(about, mode="lines", line={"color": WHITE, "width": 3}))
     corners = {name: [getattr(each, name) for each in plane.corners] for name in ("x", "y")}
     mark = {"color": BLACK, "size": 11, "line": {"color": WHITE, "width": 2}}
@@ -280,19 +278,6 @@ def _sides(plane: Plane) -> dict[str, Any]:
     side: dict[str, Any] = {"title": {"text": "L2 distance"}, "showgrid": False, "constrain": "domain"}
     named = {"showarrow": False, "yshift": 18, "font": {"color": WHITE, "size": 12}, "bgcolor": "rgba(0,0,0,0.65)"}
     corners = [{"x": each.x, "y": each.y, "text": plain(each.label), "borderpad": 3} for each in plane.corners]
-    return {
-        "hovermode": "closest",
-        "xaxis": {**side, "range": [plane.xs[0], plane.xs[-1]]},
-        "yaxis": {**side, "range": [plane.ys[0], plane.ys[-1]], "scaleanchor": "x"},
-        "annotations": [each | named for each in corners],
-    }
-
-
-def _plane_caption(page: Page, one: Evaluation, plane: Plane, metric: Metric) -> str:
-    missing = any(value is None for line in plane.values[metric.name] for value in line)
-    of = "examples" if one.training is None else "images"
-    return (
-        f"{capital(metric.label)} on {len(plane.xs)} × {len(plane.ys)} cells; {plane.split} split, {plane.count:,} "
-        f"{page.what}; batch-norm statistics of {plane.statistics_images:,} training {of} in every cell."
-        f"{' Some cells are not computed yet.' * missing}"
-    )
+    sides = {"xaxis": {**side, "range": [plane.xs[0], plane.xs[-1]]}, "hovermode": "closest"}
+    sides |= {"yaxis": {**side, "range": [plane.ys[0], plane.ys[-1]], "scaleanchor": "x"}}
+    return sides | {"annotations": [each | named for each in corners]}

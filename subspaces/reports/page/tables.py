@@ -6,7 +6,7 @@ from typing import Any
 
 from subspaces.evaluation import conditions
 from subspaces.evaluation.comparing import SPLIT
-from subspaces.evaluation.conditions import Changed, Condition
+from subspaces.evaluation.conditions import Condition
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.statistics import Spread, signed
@@ -24,28 +24,20 @@ def head(metrics: Iterable[Metric]) -> list[str]:
 
 def answers(page: Page) -> Table:
     """Return how good each answer is, and what it costs; of groups with different seeds none is the best."""
-    found = [
-        each for group in page.groups for each in each_answer(group, page.split, alone=True, scaled=True, together=True)
-    ]
+    wanted = {"alone": True, "scaled": True, "together": True}
+    found = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
     alike = len({tuple(group.seeds) for group in page.groups}) == 1
-    rows = [
-        [
-            each.words if each.seeds == each.group.seeds else f"{each.words} ({seeded(each.seeds)})",
-            *(page.shown(each.spread(metric.name), metric) for metric in page.metrics),
-            str(each.networks),
-            *([_training_time(each)] if page.trained else []),
-        ]
-        for each in found
-    ]
+    rows = []
+    for each in found:
+        own = "" if each.seeds == each.group.seeds else f" ({seeded(each.seeds)})"
+        numbers = [page.shown(each.spread(metric.name), metric) for metric in page.metrics]
+        time = [_training_time(each)] if page.trained else []
+        rows.append([each.words + own, *numbers, str(each.networks), *time])
     seeds = {each.label: "" if alike or each.training is None else f", {seeded(each.seeds)}" for each in page.groups}
     caption = "How good each answer is, and what it costs" + ", mean ± standard deviation over seeds" * page.several
-    return Table(
-        caption + "; bold: the best" * alike,
-        ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])],
-        rows,
-        [each.group.label + seeds[each.group.label] for each in found],
-        _best(page, found) if alike else set(),
-    )
+    names = ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])]
+    groups = [each.group.label + seeds[each.group.label] for each in found]
+    return Table(caption + "; bold: the best" * alike, names, rows, groups, _best(page, found) if alike else set())
 
 
 def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
@@ -89,13 +81,12 @@ def points(page: Page) -> str:
 
     frames = []
     for _, one in page.evaluations:
-        name = f"'{one.name}" if one.name[:1] in ("=", "+", "-", "@", "\t", "\r") else one.name
-        seed = None if one.training is None else one.training.seeds[0]
-        frame = one.frame
-        frames.append(frame[frame["data"] == page.split].assign(run=name, seed=seed))
-    frame = pd.concat(frames).dropna(axis="columns", how="all")
-    about = [name for name in ("run", "seed") if name in frame]
-    return str(frame[[*about, *frame.columns.drop(about)]].to_csv(index=False, float_format="%.6g"))
+        name = "'" * one.name.startswith(("=", "+", "-", "@", "\t", "\r")) + one.name
+        frame = one.frame[one.frame["data"] == page.split]
+        frame.insert(0, "run", name)
+        frame.insert(1, "seed", None if one.training is None else one.training.seeds[0])
+        frames.append(frame)
+    return str(pd.concat(frames).dropna(axis="columns", how="all").to_csv(index=False, float_format="%.6g"))
 
 
 def choices(page: Page) -> Table | None:
@@ -155,20 +146,20 @@ class Shifted:
     def table(self) -> Table:
         """Return the answers on average over all sets."""
         known = [each for each in self.page.headline if each in self.metrics] or self.metrics[:2]
-        rows = [
-            [one.before.words, *(text for metric in known for text in self._compared(one, metric))]
-            for one in self.answers
-        ]
-        labels = [(capital(each.label), unit(each)) for each in known]
-        names = [n for a, u in labels for n in (f"{a}, unchanged{u}", f"{a}, shifted{u}", "Relative change\u00a0%")]
+        rows, names = [], []
+        for one in self.answers:
+            cells = [one.before.words]
+            for each in known:
+                both = [self.page.shown(answer.spread(each.name), each) for answer in (one.before, one.after)]
+                cells += [*both, _signed(one.spread(each.name))]
+            rows.append(cells)
+        for each in known:
+            names += [f"{capital(each.label)}, {when}{unit(each)}" for when in ("unchanged", "shifted")]
+            names.append("Relative change\u00a0%")
         without = "" if len(self.over) == len(self.found) else "; extra corruptions are not in it"
         several = "; mean ± standard deviation over seeds" * self.page.several
         caption = f"On shifted data, mean over {_counted(self.over)}{without}{several}"
         return Table(caption, ["Answer", *names], rows, [one.before.group.label for one in self.answers])
-
-    def _compared(self, one: Changed, metric: Metric) -> list[str]:
-        both = [self.page.shown(each.spread(metric.name), metric) for each in (one.before, one.after)]
-        return [*both, _signed(one.spread(metric.name))]
 
 
 def _signed(change: Spread) -> str:
