@@ -156,7 +156,7 @@ def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "plain.safetensors")
     (tmp_path / "notes.txt").write_text("hello")
     os.mkfifo(tmp_path / "pipe.pt2")
-    refused(tmp_path / "plain.safetensors", image, "was not written by `subspaces export`")
+    refused(tmp_path / "plain.safetensors", image, "was not written by `subspaces export` of this version")
     for name in ("notes.txt", "pipe.pt2"):
         refused(tmp_path / name, image, "is no model")
     with pytest.raises(FileNotFoundError):
@@ -182,7 +182,7 @@ CHANGED: list[tuple[dict[str, str], str]] = [
     ({"mean": '["x"]'}, "mean is ('x',)"),
     ({"mean": "[NaN]"}, "mean is (nan,)"),
     ({"resize": "-1"}, "resize is"),
-    ({"version": "9" * 5000}, "upgrade subspaces"),
+    ({"version": "9" * 5000}, "of this version"),
     ({"network": "Net"}, "cannot be built here"),
     ({"network": "antigravity:geohash"}, "import module 'antigravity' and call 'geohash': pass --trust"),
 ]
