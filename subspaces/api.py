@@ -42,34 +42,32 @@ def export(
 
     Of images, a program takes float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns
     probabilities [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes
-    alpha. Of other inputs it takes what the network does, under its names.
+    alpha. Of other inputs it takes what the network does.
 
     Args:
         what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
         path: the file, whose name ends in .safetensors (weights alone), .pt2 (torch.export) or .onnx. Its card lies
             beside it, with .md added to the name.
-        point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "ensemble" (as the method answers),
-            "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5], or several points.
-        example: of a module, a few inputs as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
-            tuple of tensors, or a dict of them by keyword. Weights alone need none. A run brings its own, and the next
-            eight.
-        task: of a module, what it returns: by default `Classification()`, of logits [n, classes]; "tokens", "pixels",
-            or "outputs" for outputs as they are, such as numbers, images or several tensors.
-        outputs: what the network of a classification returns: "logits", "probabilities" (it ends in a softmax or
-            sigmoid) or "log-probabilities". By default logits; what looks like probabilities is refused.
-        classes: of a module, their names; by default numbers.
-        mean, std: of a module of one input, what the program normalises with, for each channel.
-        statistics: of a module, training batches as the network gets them, for batch-norm statistics at the point.
-        network: of a module, its name as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
-        statistics_batches: of a run, the number of training batches that statistics are made of; by default all.
-        data: of a run, the folder with the data sets.
+        point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "family" (alpha is an input), a
+            point such as 0.3 or [0.2, 0.3, 0.5], several points, or "ensemble" (the vertices, or 0.1 and 0.9).
+        example: a few inputs of a module, as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
+            tuple of tensors, or a dict of them by keyword. Weights alone need none.
+        task: what a module returns: by default `Classification()`, logits [n, classes]; "tokens", "pixels", or
+            "outputs" for outputs as they are, such as numbers, images or several tensors.
+        outputs: what a classifier returns: "logits", "probabilities" (it ends in a softmax) or "log-probabilities". By
+            default logits; what looks like probabilities is refused.
+        classes: their names, of a module; by default numbers.
+        mean, std: what the program of a module of one input normalises with, for each channel.
+        statistics: training batches as a module gets them, for batch-norm statistics at the point.
+        network: the name of a module as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
+        statistics_batches: how many training batches of a run statistics are made of; by default all.
+        data: the folder with the data sets of a run.
         trust: also call the network factory (`package.module:factory`) that the folder of a run names.
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
         >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
         >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
-        >>> ss.export(agent, "q.onnx", example=observations, task="outputs")
     """
     from subspaces.evaluation.display import bars
     from subspaces.export.exporting import check_target, of_module, write

@@ -244,7 +244,7 @@ COMMANDS = {
     ),
     "export": Command(
         "subspaces.api:export",
-        ["one"],
+        ["one", "--out", "one.pt2"],
         {
             "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
             "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),

@@ -25,8 +25,8 @@ def export(
     point: Annotated[
         list[str] | None,
         option(
-            "midpoint; a point such as 0.3 or 0.2,0.3,0.5; selected: by `subspaces select`; ensemble: as the method "
-            "answers; family: alpha is an input. Several points, --point 0.1 0.9, answer together.",
+            "midpoint; a point such as 0.3 or 0.2,0.3,0.5; selected: by `subspaces select`; ensemble: all vertices, or "
+            "0.1 and 0.9 of a line; family: alpha is an input. Several points, --point 0.1 0.9, answer together.",
             "NAME|ALPHA",
             POINT,
             "midpoint",

@@ -12,10 +12,8 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import ANSWERS
 from subspaces.evaluation.environment import commit
 from subspaces.evaluation.evaluation import FILE
-from subspaces.evaluation.points import plan
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments.data import Files
 from subspaces.experiments.evaluating.integrity import measured_of
@@ -24,8 +22,7 @@ from subspaces.experiments.evaluating.selection import read_selection
 from subspaces.experiments.training.batches import statistics_batches, statistics_seed
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
-from subspaces.export import ExportError
-from subspaces.export.arguments import Chosen, Inputs, choose, together
+from subspaces.export.arguments import Chosen, Inputs, choose
 from subspaces.export.exporting import Export, versions
 from subspaces.images.decoding import centre_view, decode
 
@@ -77,7 +74,8 @@ def of_run(
         "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),
         "versions": {**versions(), "commit": commit() or "unknown"},
     }
-    chosen = _chosen(subject, point)
+    selected = isinstance(point, str) and point == "selected"
+    chosen = _selected(run) if selected else choose(point, subject.shape, subject.terms.middle)
     return Export(
         subject.family,
         chosen,
@@ -88,24 +86,6 @@ def of_run(
         statistics=_Batches(subject, batches),
         seed=statistics_seed(recipe),
         measured=_measured(run, chosen),
-    )
-
-
-def _chosen(subject: RunSubject, point: Any) -> Chosen:
-    """Return the points that are meant, of which a run knows two by name."""
-    if isinstance(point, str) and point == "selected":
-        return _selected(subject.run)
-    if not (isinstance(point, str) and point == "ensemble"):
-        return choose(point, subject.shape, subject.terms.middle)
-    family = subject.terms._replace(walk=plan(subject.shape, seed=subject.seed))
-    for answer in map(ANSWERS.find, subject.answers):
-        item = answer.item(family)
-        if item is not None and len(item.places) > 1 and not item.masks:
-            alphas = [list(place) if isinstance(place, tuple) else place for place in item.places]
-            return together(alphas, answer.words(family, item))
-    raise ExportError(
-        "point='ensemble': this method answers with one network; give the points that answer together, such as "
-        "point=[0.1, 0.9] (--point 0.1 --point 0.9)"
     )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from subspaces.evaluation.evaluation import FILE as EVALUATION
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import kind
-from subspaces.evaluation.rows import Answered, Row
+from subspaces.evaluation.rows import Answered, Row, Training
 from subspaces.experiments.evaluating.ensembles import FILE, Measured, ensembles_in, evaluate_together
 from subspaces.experiments.evaluating.integrity import measured_of
 from subspaces.experiments.evaluating.training import training_of, training_of_run
@@ -91,17 +91,8 @@ def evaluations_together(
 
     Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
     """
-    measured = evaluate_together(groups, **settings)
-    recipes = {run.folder.name: run.recipe for group in groups for run in group}
-    members = {f: name for one in measured for name, f in zip(one.key["runs"], one.key["families"], strict=True)}
-    others = members.keys() - {each.family for each in evaluations}
-    more = [
-        dataclasses.replace(
-            evaluations[0], environment={"family": family}, training=training_of(recipes[members[family]])
-        )
-        for family in others
-    ]
-    found = [together(one, [*evaluations, *more]) for one in measured]
+    trained = {run.folder.name: training_of(run.recipe) for group in groups for run in group}
+    found = [together(one, evaluations, trained) for one in evaluate_together(groups, **settings)]
     return [each for each in found if each is not None]
 
 
@@ -109,38 +100,40 @@ def ensembles_beside(evaluations: Sequence[Evaluation], *folders: Path) -> list[
     """Return the ensembles of these runs that `ensembles.json` holds, in the folders of the runs and in these."""
     around = [Path(each.training.folder).parent for each in evaluations if each.training and each.training.folder]
     places = dict.fromkeys(folder.resolve() for folder in (*around, *folders))
-    measured = [one for place in places for one in ensembles_in(place / FILE)]
-    return [made for made in (together(one, evaluations) for one in measured) if made is not None]
+    found = [together(one, evaluations, {}) for place in places for one in ensembles_in(place / FILE)]
+    return [each for each in found if each is not None]
 
 
-def together(measured: Measured, evaluations: Sequence[Evaluation]) -> Evaluation | None:
-    """Return an ensemble of runs as an evaluation; None unless all members are among runs that differ in their seed."""
-    by_family = {each.family: each for each in evaluations if each.family is not None and each.training is not None}
-    members = [by_family.get(family) for family in measured.key["families"]]
-    known = [each for each in members if each is not None and each.training is not None]
-    if len(known) < len(members) or len({each.training.group for each in known if each.training}) != 1:
+def together(
+    measured: Measured, evaluations: Sequence[Evaluation], trained: Mapping[str, Training]
+) -> Evaluation | None:
+    """Return an ensemble of runs as an evaluation; None unless all members are known and differ in their seed alone."""
+    known = {each.family: each for each in evaluations if each.family is not None and each.training is not None}
+    families, names = measured.key["families"], measured.key["runs"]
+    members = [known[f].training if f in known else trained.get(name) for f, name in zip(families, names, strict=True)]
+    first = next((known[family] for family in families if family in known), None)
+    trainings = [each for each in members if each is not None]
+    if first is None or len(trainings) < len(members) or len({each.group for each in trainings}) != 1:
         return None
-    first = known[0]
-    assert first.training is not None
-    seeds = sorted(each.training.seeds[0] for each in known if each.training is not None)
-    usual = "probabilities"
-    alphas: list[Any] = [float(number) for number in range(len(known))]
-    answered = Answered(RUNS, of_runs(len(known)), len(known), RUNS, alphas, usual)
-    rows = [
-        Row("ensemble", RUNS, alphas, [], split, measured.images[split], metrics, average=usual, networks=len(known))
-        for split, metrics in measured.metrics.items()
-    ]
+    alphas: list[Any] = [float(number) for number in range(len(members))]
+    answered = Answered(RUNS, of_runs(len(members)), len(members), RUNS, alphas, "probabilities")
+    how: dict[str, Any] = {"average": "probabilities", "networks": len(members)}
     return dataclasses.replace(
         first,
         name=answered.words,
         metrics=[each.described for each in of_task(first.task)],
         answers=[answered],
-        rows=rows,
+        rows=[
+            Row("ensemble", RUNS, alphas, [], split, measured.images[split], metrics, **how)
+            for split, metrics in measured.metrics.items()
+        ],
         planes=[],
         choices=[],
         examples=None,
         environment=measured.environment,
-        training=dataclasses.replace(first.training, seeds=seeds, log=[], seconds=None, folder=""),
+        training=dataclasses.replace(
+            trainings[0], seeds=sorted(each.seeds[0] for each in trainings), log=[], seconds=None, folder=""
+        ),
     )
 
 

@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
@@ -23,7 +23,6 @@ PAIR = (0.1, 0.9)  # of a line or curve, as evaluation measures it
 Point = str | float | Sequence[Any] | Mapping[str, Any] | Tensor
 """A name, a number, coordinates, a point for each layer, or several points that are averaged."""
 EXPECTED = "a few inputs of the network, such as torch.rand(16, 3, 32, 32), a tuple of tensors, or a dict of them"
-HALF = (torch.float16, torch.bfloat16)
 
 
 # Points
@@ -122,8 +121,7 @@ class Inputs:
         names = unique(name for name, _ in named_leaves(arguments))
         if len(names) == 1 and not keyword and leaves[0].ndim == 4 and leaves[0].is_floating_point():
             names = ("images",)
-        found = (each.detach().cpu().contiguous() for each in leaves)
-        return cls(names, tuple(each.float() if each.dtype in HALF else each for each in found), form)
+        return cls(names, tuple(each.detach().cpu().contiguous() for each in leaves), form)
 
     def arguments(self, tensors: Iterable[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments and keyword arguments of the network that hold these tensors."""
@@ -139,10 +137,6 @@ class Inputs:
     def batched(self) -> list[int | None]:
         """The dimension of the batch in each tensor: the first one of its length, None where there is none."""
         return [next((dim for dim, size in enumerate(each.shape) if size == self.count), None) for each in self.tensors]
-
-    def floats(self, dtype: torch.dtype) -> Self:
-        """Return the same with all floating-point tensors in one dtype."""
-        return replace(self, tensors=tuple(x.to(dtype) if x.is_floating_point() else x for x in self.tensors))
 
     def resized(self) -> tuple[Tensor, ...]:
         """Return one example of several, or two of one."""

@@ -14,7 +14,7 @@ from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
 from subspaces.core.selection.selection import shown
 from subspaces.export import ModelError, damaged
-from subspaces.text import number, printable
+from subspaces.text import printable
 
 FORMAT, VERSION = "subspaces-export", "1"
 FILE = "metadata.json"  # in a .pt2 archive
@@ -62,12 +62,8 @@ class Metadata:
     @classmethod
     def of(cls, header: Any, where: object) -> "Metadata":
         """Return the metadata of a classifier of images from the header of a file, each part checked."""
-        if not isinstance(header, Mapping) or header.get("format") != FORMAT:
-            raise ModelError(f"{where} was not written by `subspaces export`: expected a file of that command")
-        if header.get("version") != VERSION:
-            raise ModelError(
-                f"{where} has version {checks.shown(header.get('version'))}, this is {VERSION!r}: upgrade subspaces"
-            )
+        if not isinstance(header, Mapping) or (header.get("format"), header.get("version")) != (FORMAT, VERSION):
+            raise ModelError(f"{where} was not written by `subspaces export` of this version: export it again")
         try:
             found: dict[str, Any] = {name: json.loads(header[name]) for name in READ}
             found = {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
@@ -98,7 +94,7 @@ class Metadata:
         right = {
             "kind": self.kind in get_args(Kind),
             "network": len(self.network) <= 1000,
-            "network_outputs": self.network_outputs in ("", *get_args(Outputs)),
+            "network_outputs": self.network_outputs in get_args(Outputs),
             "image_shape": sides and math.prod(shape) <= NUMBERS,
             "classes": isinstance(classes, tuple) and {*map(type, classes)} == {str} and len(classes) <= CLASSES,
             "mean": all(numbers) and len(self.mean) in (0, shape[0]),
@@ -128,10 +124,8 @@ def card_of(export: Any, target: Path, tolerance: float) -> str:
     )
     environment.filters |= {
         "alpha": shown,
-        "thousands": lambda value: f"{value:,}",
         "quoted": lambda text: Markup(printable(json.dumps(text, ensure_ascii=False))),
         "printable": lambda text: Markup(printable(text)),
-        "word": number,
     }
     module = export.network if export.weights else export.program.network
     return environment.get_template("card.md.jinja").render(

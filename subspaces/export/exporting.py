@@ -179,8 +179,9 @@ def _in_one_precision(network: nn.Module, inputs: Inputs) -> tuple[nn.Module, In
     entering = {each.dtype for each in inputs.tensors if each.is_floating_point()}
     if kinds | entering <= {torch.float64}:
         return network, inputs
+    tensors = tuple(each.float() if each.is_floating_point() else each for each in inputs.tensors)
     network = network if kinds <= {torch.float32} else functional.copied(network).float()
-    return network, inputs.floats(torch.float32)
+    return network, replace(inputs, tensors=tensors)
 
 
 def _form(tensor: Tensor, other: Tensor) -> str:
@@ -251,32 +252,27 @@ def of_module(
         **_normalisation(inputs, mean=mean, std=std),
         "versions": versions(),
     }
-    return Export(module, _choose(module, point), inputs, _task(task, outputs), facts, weights, statistics)
-
-
-def _choose(module: nn.Module, point: Any) -> Chosen:
     if isinstance(module, Subspace):
-        return choose(point, module.shape)
-    if not (isinstance(point, str) and point == "midpoint"):
-        kind = "an ensemble" if isinstance(module, Ensemble) else "a network"
-        raise ArgumentError(f"point={checks.shown(point)}: {kind} has no points; expected a Subspace or a run with it")
-    if isinstance(module, Ensemble):
-        return Chosen("ensemble", f"{len(module.members)} networks")
-    return Chosen("network", "the network as it was")
+        chosen = choose(point, module.shape)
+    elif isinstance(point, str) and point == "midpoint":
+        chosen = Chosen("ensemble" if isinstance(module, Ensemble) else "network", "as it was given")
+    else:
+        raise ArgumentError(
+            f"point={checks.shown(point)}: a {type(module).__name__} has no points, a Subspace or run has"
+        )
+    return Export(module, chosen, inputs, _task(task, outputs), facts, weights, statistics)
 
 
 def _task(task: Task | str | None, outputs: Outputs | None) -> Classification | None:
     """Return the task that a user names, by default a classification of examples; None for outputs as they are."""
-    if isinstance(task, str) and task == "outputs":
-        if outputs is not None:
-            raise ArgumentError(f"outputs={checks.shown(outputs)}: expected it with a classification only")
-        return None
-    found = task_of(task)
-    if not isinstance(found, Classification):
+    found = None if isinstance(task, str) and task == "outputs" else task_of(task)
+    if isinstance(found, Classification):
+        return replace(found, outputs=outputs or found.outputs)
+    if found is not None or outputs is not None:
         raise ArgumentError(
-            f"task={checks.shown(task)}: expected a classification, or 'outputs' for outputs as they are"
+            f"task={checks.shown(task)}, outputs={outputs!r}: expected a classification, or task='outputs' alone"
         )
-    return replace(found, outputs=outputs or found.outputs)
+    return None
 
 
 def _normalisation(inputs: Inputs | None, **given: Sequence[float] | None) -> dict[str, tuple[float, ...]]:
@@ -306,8 +302,6 @@ def check_target(path: Any) -> Path:
     target = checks.folder("path", path)
     if (ending := target.suffix[1:].lower()) not in FORMATS:
         raise ArgumentError(f"path={str(path)!r}: expected a name that ends in .safetensors, .pt2 or .onnx")
-    if target.is_dir():
-        raise IsADirectoryError(f"export to {target}, which is a folder: expected the name of a file in it")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"export to {target}, but there is no folder {target.parent}: make it first")
     if (target.parent / "config.json").is_file() and (target.parent / "log.jsonl").is_file():
@@ -321,7 +315,6 @@ def write(export: Export, target: Path, progress: Progress) -> Path:
     """Write an export and its card, each whole or not at all; the file comes first, so that no card is without one."""
     with torch.random.fork_rng():  # and not seeded anew, so that random outputs fail their check
         export.make(progress)
-        writers = {".safetensors": formats.safetensors, ".pt2": formats.pt2, ".onnx": formats.onnx}
-        writers[target.suffix.lower()](export, target)
+        getattr(formats, target.suffix[1:].lower())(export, target)
     storage.write(target.with_name(f"{target.name}.md"), card_of(export, target, formats.TOLERANCE).encode())
     return target

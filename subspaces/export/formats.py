@@ -37,7 +37,6 @@ from subspaces.export.description import FILE, Metadata
 
 TOLERANCE = 1e-4
 """By how much an output of the file may differ from the module's, of the largest number in it if that is above 1."""
-OPSET = 18
 MEMORY = 2 << 30  # bytes of what is computed for a batch
 _NAMES = """
 Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast Ceil Celu Clip Concat Constant ConstantOfShape Conv
@@ -100,7 +99,7 @@ def _translated(export: Any, exported: Any) -> Any:
     names = {"input_names": list(about.takes), "output_names": list(about.returns)}
     try:
         with quiet():
-            found = torch.onnx.export(exported, dynamo=True, verbose=False, opset_version=OPSET, **names)  # type: ignore[arg-type]
+            found = torch.onnx.export(exported, dynamo=True, verbose=False, opset_version=18, **names)  # type: ignore[arg-type]
     except Exception as error:  # of what ONNX has no operators for
         raise ExportError(f"torch.onnx cannot write the network ({in_short(error)}): use a .pt2 file") from error
     model: Any = found.model_proto  # type: ignore[union-attr]

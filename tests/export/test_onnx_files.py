@@ -92,7 +92,6 @@ def beside(*nodes: Any) -> Any:
 STRANGE: dict[str, tuple[Any, str]] = {
     "data elsewhere": (graph([*REST, LAST], [outside("/etc/passwd")]), "'far' in another file"),
     "a loop": (beside(LOOP), "'g' in 'body'"),
-    "a loop in a branch": (beside(node("If", "c", "x", then_branch=body(LOOP))), "'g' in 'then_branch'"),
     "a function": (graph([*REST, LAST], functions=[OWN]), "functions of its own"),
     "other operators": (beside(node("Gelu", "flat", "x", domain="com.microsoft")), "'com.microsoft:Gelu'"),
     "text that doubles": (beside(node("StringConcat", "a", "a", "x")), "operator 'StringConcat'"),

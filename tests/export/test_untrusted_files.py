@@ -64,9 +64,7 @@ def test_a_program_is_not_opened_without_trust(exported: Files, image: Path, tmp
     ("changes", "said"),
     [
         ({"classes": 3}, "its metadata: TypeError"),
-        ({"version": 1}, "upgrade subspaces"),
         ({"image_shape": "[1, 4, 4]"}, "cannot be run"),
-        ({"kind": "family"}, "holds a whole family"),
         ({"kind": "ensemble"}, "expected [(1, 10), (1,)]"),
     ],
 )
@@ -75,13 +73,6 @@ def test_a_program_that_is_not_what_its_metadata_says(
 ) -> None:
     change = lambda content: json.dumps({**json.loads(content), **changes}).encode()  # noqa: E731
     refused(repacked(exported("midpoint.pt2"), tmp_path / "odd.pt2", METADATA, change), image, said, trust=True)
-
-
-@pytest.mark.parametrize("content", [b"[]", b"{", b"[" * 100_000])
-def test_metadata_of_a_program_that_is_no_object(content: bytes, exported: Files, image: Path, tmp_path: Path) -> None:
-    path = repacked(exported("midpoint.pt2"), tmp_path / "odd.pt2", METADATA, lambda _: content)
-    with pytest.raises(ModelError, match=r"was not written by|cannot be read by torch"):
-        ss.predict(path, image, trust=True, progress=False)
 
 
 # Weights
@@ -95,20 +86,13 @@ def anew(path: Path, to: Path, change: Callable[[Tensor], Tensor] = lambda each:
     return to
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-def test_weights_of_another_precision_are_those_of_the_network(
-    dtype: torch.dtype, exported: Files, image: Path, tmp_path: Path
-) -> None:
+def test_weights_of_another_precision_are_those_of_the_network(exported: Files, image: Path, tmp_path: Path) -> None:
     whole = exported("midpoint.safetensors")
-    path = anew(whole, tmp_path / "a.safetensors", lambda each: each.to(dtype) if each.is_floating_point() else each)
+    path = anew(whole, tmp_path / "a.safetensors", lambda each: each.bfloat16() if each.is_floating_point() else each)
     (expected,), (found,) = (ss.predict(file, image, progress=False).predictions for file in (whole, path))
     assert found.probability == pytest.approx(expected.probability, abs=0.01)
-
-
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.int64])
-def test_weights_that_are_no_floats_are_refused(dtype: Any, exported: Files, image: Path, tmp_path: Path) -> None:
-    odd = anew(exported("midpoint.safetensors"), tmp_path / "a.safetensors", lambda each: each.to(dtype))
-    refused(odd, image, f"(64, 64) {dtype} in the file and (64, 64) floats in the network")
+    odd = anew(whole, tmp_path / "b.safetensors", lambda each: each.long())
+    refused(odd, image, "(64, 64) torch.int64 in the file and (64, 64) floats in the network")
 
 
 def test_a_network_that_only_the_metadata_claims_is_not_built(
@@ -156,7 +140,7 @@ def test_any_damage_is_an_error_of_the_file(name: str, exported: Files, image: P
         path.write_bytes(damaged)
         with pytest.raises(ModelError, match=r"use another copy|not written by"):
             ss.predict(path, image, trust=True, progress=False)
-    for _ in range(10):
+    for _ in range(5):
         damaged = bytearray(content)
         for place in random.integers(0, 3000, 4):
             damaged[place] ^= int(random.integers(1, 256))
@@ -170,17 +154,13 @@ def test_any_damage_is_an_error_of_the_file(name: str, exported: Files, image: P
 
 def test_files_of_others_are_named(image: Path, tmp_path: Path) -> None:
     save_file({"weight": torch.zeros(2)}, tmp_path / "plain.safetensors")
-    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.zeros(2),)), tmp_path / "plain.pt2")
-    for name in ("plain.safetensors", "plain.pt2"):
-        with pytest.raises(ModelError, match=r"was not written by `subspaces export`|cannot be read by torch"):
-            ss.predict(tmp_path / name, image, trust=True, progress=False)
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(ModelError, match="is no model"):
-        ss.predict(tmp_path / "notes.txt", image, progress=False)
+    os.mkfifo(tmp_path / "pipe.pt2")
+    refused(tmp_path / "plain.safetensors", image, "was not written by `subspaces export` of this version")
+    for name in ("notes.txt", "pipe.pt2"):
+        refused(tmp_path / name, image, "is no model")
     with pytest.raises(FileNotFoundError):
         ss.predict(tmp_path / "nowhere.pt2", image, progress=False)
-    os.mkfifo(tmp_path / "pipe.pt2")
-    refused(tmp_path / "pipe.pt2", image, "is no model")
 
 
 CHANGED: list[tuple[dict[str, str], str]] = [
@@ -202,7 +182,7 @@ CHANGED: list[tuple[dict[str, str], str]] = [
     ({"mean": '["x"]'}, "mean is ('x',)"),
     ({"mean": "[NaN]"}, "mean is (nan,)"),
     ({"resize": "-1"}, "resize is"),
-    ({"version": "9" * 5000}, "upgrade subspaces"),
+    ({"version": "9" * 5000}, "of this version"),
     ({"network": "Net"}, "cannot be built here"),
     ({"network": "antigravity:geohash"}, "import module 'antigravity' and call 'geohash': pass --trust"),
 ]

@@ -1,12 +1,10 @@
-"""A loop of accelerate's: prepare, accumulate, save and load, and the penalty below its wrappers."""
+"""A loop of accelerate's: prepare, accumulate, save and load."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -17,7 +15,6 @@ from hf_models import assert_same, classified, classifier, seeded, vertices
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.experiments.training.world import leave
 
 
 def loader() -> DataLoader[Any]:
@@ -70,27 +67,6 @@ def test_a_saved_state_continues_bit_for_bit(tmp_path: Path) -> None:
     again[0].load_state(str(tmp_path))
     train(*again)
     assert_same(dict(again[1].state_dict()), dict(everything[1].state_dict()))
-
-
-@pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo")
-def test_the_penalty_below_a_wrapper_of_many_processes(tmp_path: Path) -> None:
-    dist.init_process_group("gloo", f"file://{tmp_path}/meeting", rank=0, world_size=1)
-    try:
-        family = seeded(classifier)
-        model = DistributedDataParallel(family)
-        accelerator = accelerate.Accelerator(cpu=True)
-        assert accelerator.unwrap_model(model) is family
-        torch.manual_seed(1)
-        (model(**next(iter(loader()))).loss + accelerator.unwrap_model(model).penalty()).backward()
-        expected = seeded(classifier)
-        torch.manual_seed(1)
-        (expected(**next(iter(loader()))).loss + expected.penalty()).backward()
-        for name, omega in family.omega.items():
-            assert_close(omega.grad, expected.omega[name].grad)
-        ss.save(model, tmp_path / "family.safetensors")
-        assert_same(vertices(ss.load(tmp_path / "family.safetensors", classifier)), vertices(family))
-    finally:
-        leave()
 
 
 @pytest.fixture(autouse=True)

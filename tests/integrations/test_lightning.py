@@ -198,14 +198,6 @@ def test_two_processes_make_statistics_of_all_batches(temporary: Path, monkeypat
     torch.testing.assert_close(module.net.template[1].running_var, net[1].running_var)
 
 
-def test_half_precision() -> None:
-    module, batches = Holding(), loader()
-    trainer(precision="bf16-mixed", callbacks=[SubspaceCallback()]).fit(module, batches, HELD_OUT)
-    assert all(omega.dtype == torch.float32 and bool(omega.isfinite().all()) for omega in module.parameters())
-    with torch.autocast("cpu", torch.bfloat16):
-        assert_recalibrated(module, batches)
-
-
 # Training
 
 

@@ -93,16 +93,6 @@ def test_a_stopped_run_of_adapters_continues_bit_for_bit(tmp_path: Path) -> None
         assert not [name for name in file.keys() if "base_layer" in name]  # noqa: SIM118 (it is no dict)
 
 
-def test_the_inputs_are_found_through_any_wrapper(tmp_path: Path) -> None:
-    family = family_of(with_lora(task=None))
-    trainer = SubspaceTrainer(family, train_dataset=classified(), args=arguments(tmp_path))
-    assert trainer.label_names == ["labels"]
-    assert trainer.model_accepts_loss_kwargs
-    text = peft.get_peft_model(language_model(), peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True))
-    written = family_of(text).midpoint().eval().generate(input_ids=TOKENS[:2], max_new_tokens=2, pad_token_id=0)
-    assert written.shape == (2, 10)
-
-
 # Several trained adapters
 
 

@@ -1,11 +1,11 @@
-"""Families of Hugging Face's models: how they are drawn, called, checkpointed, and trained by the plain `Trainer`."""
+"""Families of Hugging Face's models: how they are called, and trained by the plain `Trainer`."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -63,24 +63,3 @@ def test_a_language_model_stays_tied_and_writes() -> None:
     assert written.shape == (2, 11)
     with torch.no_grad():
         assert torch.equal(written[:, 8], family.eval()(TOKENS[:2]).logits[:, -1].argmax(-1))
-
-
-def gradients(checkpointed: bool) -> list[Tensor]:
-    def network() -> nn.Module:
-        model: Any = language_model()
-        if checkpointed:
-            model.gradient_checkpointing_enable()
-        return model  # type: ignore[no-any-return]
-
-    family = seeded(network, ss.Simplex(3))
-    assert family.template.is_gradient_checkpointing == checkpointed
-    batch = {name: torch.stack([row[name] for row in continued()[:6]]) for name in ("input_ids", "labels")}
-    torch.manual_seed(1)
-    family(**batch, use_cache=False).loss.backward()
-    return [omega.grad for omega in family.omega.values() if omega.grad is not None]
-
-
-def test_gradient_checkpointing_gives_the_same_gradients() -> None:
-    found, expected = gradients(True), gradients(False)
-    assert len(found) == len(expected) > 1
-    assert all(map(torch.equal, found, expected))
