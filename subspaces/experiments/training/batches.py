@@ -147,7 +147,7 @@ def statistics_batches(
 
 def statistics_seed(recipe: Recipe) -> int:
     """Return a seed that no training uses."""
-    return randomness.statistics_seed(recipe.seed)
+    return randomness.number(recipe.seed, "statistics")
 
 
 def evaluation_batches(
