@@ -1,4 +1,4 @@
-"""Random numbers whose whole state is one small tensor, and the table of all streams of them.
+"""Random numbers whose whole state is one small tensor, and streams of them that have nothing in common.
 
 A family draws its points from this instead of a `torch.Generator`, because a tensor is a buffer: it
 moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataParallel`, traced by
@@ -7,92 +7,40 @@ moves with `.to()`, is copied, pickled, saved, broadcast by `DistributedDataPara
 The numbers are SplitMix64 (Steele, Lea & Flood, 2014) in counter mode: number i of a stream is a
 fixed bijective hash of `key + i * increment`, cut to its 24 highest bits.
 
-Each stream has a seed of its own, one whole number, so that no two uses of a seed get the same numbers:
-
-    bits  0 … 31   the seed of a recipe, or its data seed
-    bits 32 … 55   the part: a branch, an epoch, a draw
-    bits 56 … 61   the use
-    bit  62        batch-norm statistics, which see the training images in an order of their own
-
-A family draws its points and pairs from the stream of its bare seed. Torch's own generator starts from the bare seed
-for initial weights, dropout in training and the samples of SWA-Gaussian, and from `number` for everything else.
+Each purpose of a seed (the order of the images, …) and each part of it (an epoch, …) has a stream whose key is
+a hash of the three (`number`). A family draws its points and pairs from the stream of its bare seed.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from subspaces.core import _compat
-from subspaces.errors import ArgumentError
 
 _INCREMENT = 0x9E3779B97F4A7C15
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))  # shifts and multipliers
 _WORD = 1 << 64
 FEW = 16  # numbers that are drawn sooner one by one than as a tensor
 
-Use = Literal[
-    "family",
-    "digits",
-    "validation",
-    "label noise",
-    "batches",
-    "augmentation",
-    "points",
-    "dropout",
-    "mixtures",
-    "corruptions",
-    "selection",
-    "processes",
-]
-USES: dict[Use, int] = {
-    "family": 0,  # alpha in training, and the pairs of the penalties
-    "digits": 1,  # which digits are for training
-    "validation": 2,  # which images are held out
-    "label noise": 3,
-    "batches": 4,  # the order of the images; of resident ones also crops and flips
-    "augmentation": 5,  # crops and flips of streamed images
-    "points": 6,  # the random points of an evaluation
-    "dropout": 7,  # masks of MC-dropout
-    "mixtures": 8,  # random mixtures of branches
-    "corruptions": 9,  # of test images
-    "selection": 10,  # which examples are in which fold
-    "processes": 11,  # dropout in training, in each further process of several
-}
-SEEDS, PARTS = 2**32, 2**24
-BRANCHES, EPOCHS = 2**8, 2**16  # of streamed images, whose part is an epoch on a branch
-_STATISTICS = 1 << 62
+SEEDS = 2**63
+"""Seeds are whole numbers below this."""
 
 
-def number(seed: int, use: Use, part: int = 0) -> int:
-    """Return the whole number that stands for one part of one use of a seed."""
-    if not 0 <= part < PARTS:
-        raise ArgumentError(f"part {part} of the random numbers for {use}: expected 0 to {PARTS - 1}")
-    return seed + (part << 32) + (USES[use] << 56)
+def number(seed: int, purpose: str, part: object = 0) -> int:
+    """Return the seed of one part of one purpose of a seed: a hash of the three, 0 to 2**63 - 1."""
+    digest = hashlib.blake2b(repr((int(seed), purpose, part)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1
 
 
-def stream(seed: int, use: Use, part: int = 0) -> Tensor:
+def stream(seed: int, purpose: str, part: object = 0) -> Tensor:
     """Return the state of a stream at its beginning."""
-    return new_state(number(seed, use, part))
-
-
-def statistics_seed(seed: int) -> int:
-    """Return the seed of a run's batches for batch-norm statistics, which no training has."""
-    return seed + _STATISTICS
-
-
-def on_branch(epoch: int, branch: int) -> int:
-    """Return the part for an epoch of streamed images on a branch; branch 0 is the trunk."""
-    return epoch + branch * EPOCHS
-
-
-def mixture(kind: int, draw: int) -> int:
-    """Return the part for a draw of a kind of mixture."""
-    return kind + (draw << 8)
+    return new_state(number(seed, purpose, part))
 
 
 def new_state(seed: int) -> Tensor:

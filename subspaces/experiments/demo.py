@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from subspaces.core import checks, randomness
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import comparing
 from subspaces.evaluation.comparing import groups_of
@@ -36,7 +36,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         checks.whole("seeds", self.seeds, 1, OTHERS)
-        checks.whole("epochs", self.epochs, 1, randomness.EPOCHS - 1)
+        checks.whole("epochs", self.epochs, 1, 2**16 - 1)
         if not 0 <= self.label_noise < 1:
             raise ArgumentError(f"label_noise={self.label_noise}: expected a fraction of at least 0 and below 1")
 

@@ -4,7 +4,6 @@ A lock is a `filelock` of the kernel's: it ends with its process, however that e
 waits for another.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from subspaces.experiments.training.signals import Stop
 
 PAUSE = 0.1  # seconds between two looks at what others do
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -79,23 +77,19 @@ def _acquired(path: Path, blocking: bool) -> FileLock | None:
             return lock
         except Timeout:
             return None
-        except FileNotFoundError:  # another process has just removed the folder
-            if not left:
-                raise
         except OSError as error:
-            if error.errno in _READ_ONLY:
-                advice = "change its permissions, or work with a copy"
-                raise OSError(f"{path.parent} cannot be written to ({error.strerror}): {advice}") from None
-            raise OSError(f"{path} cannot be locked ({error.strerror}): choose a folder on another disk") from None
+            if isinstance(error, FileNotFoundError) and left:  # another process has just removed the folder
+                continue
+            advice = "change its permissions, work with a copy, or choose a folder on another disk"
+            raise OSError(f"{path.parent} cannot be written to ({error.strerror}): {advice}") from None
     return None
 
 
 def _holder(path: Path) -> str:
     """Return the name of the process that has written into a lock file."""
-    try:
+    number = host = ""
+    with suppress(OSError):
         number, _, host = path.read_bytes()[:200].decode(errors="replace").partition(" ")
-    except OSError:
-        number = host = ""
     elsewhere = f" on {host}" if host not in ("", socket.gethostname()) else ""
     return f"process {number or '?'}{elsewhere}"
 

@@ -126,17 +126,17 @@ def run(argv: Sequence[str], folder: Path, code: int = 0, first: Callable[[], No
 
 def stop_training() -> None:
     """Stop the training of this process by a signal after five steps."""
-    from subspaces.experiments.training.engine import Engine
+    from subspaces.experiments.training.step import Step
 
-    advance, left = Engine.advance, [5]
+    advance, left = Step.advance, [5]
 
-    def counted(self: Engine, *given: Any) -> Any:
+    def counted(self: Step, *given: Any) -> Any:
         left[0] -= 1
         if left[0] == 0:
             os.kill(os.getpid(), signal.SIGTERM)
         return advance(self, *given)
 
-    Engine.advance = counted
+    Step.advance = counted
 
 
 def prepare(base: Path, quick: bool = False) -> dict[str, Scene]:

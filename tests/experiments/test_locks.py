@@ -91,16 +91,10 @@ def test_links_pipes_and_folders_are_no_locks(tmp_path: Path):
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        (errno.ENOLCK, r"\.lock cannot be locked \(.*\): choose a folder on another disk"),
-        (errno.EROFS, r"cannot be written to \(Read-only file system\): change its permissions, or work with a copy"),
-    ],
-)
-def test_disks_without_locks_and_read_only_ones_are_named(
-    number: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EROFS])
+def test_disks_without_locks_and_read_only_ones_are_named(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    words = rf"cannot be written to \({os.strerror(number)}\): change its permissions, work with a copy"
+
     def acquire(*_: Any, **__: Any) -> None:
         raise OSError(number, os.strerror(number))
 

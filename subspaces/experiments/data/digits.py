@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.core.randomness import permutation, stream
+from subspaces.core.randomness import new_state, permutation
 from subspaces.experiments.data.dataset import Dataset, Split
 
 TRAINING = 1200
+SPLIT = 2**56  # the seed of the order that is cut into training and test images
 MEAN, STD = (0.3052,), (0.3757,)
 
 
 def load() -> Dataset:
     """Return digits cut into 1,200 for training and 597 for the test, always the same ones."""
     values, target = _read()
-    order = permutation(stream(0, "digits"), len(target))
+    order = permutation(new_state(SPLIT), len(target))
     pixels = np.rint(values.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)  # values 0 … 16
     images = torch.from_numpy(pixels)[order, None]
     labels = torch.from_numpy(target.astype(np.int64))[order]

@@ -100,8 +100,7 @@ class Mixing:
         return {split: log_mean(torch.stack([one[split] for one in members])) for split in members[0]}
 
     def _mixture(self, kind: Kind, draw: int) -> dict[str, Tensor]:
-        part = randomness.mixture(KINDS.index(kind), draw)
-        self.family.rng.copy_(randomness.stream(self.first.recipe.seed, "mixtures", part))
+        self.family.rng.copy_(randomness.stream(self.first.recipe.seed, "mixtures", (kind, draw)))
         if kind in PER:
             return self._at(self.family.sample(PER[kind]))
         shape, random = self.family.shape, partial(randomness.uniform, self.family.rng)

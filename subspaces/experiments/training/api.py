@@ -80,29 +80,36 @@ def train_recipes(
     `then` is what a machine of a cluster does with each run that it has trained.
     """
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
-    failures = list[Failure]()
+    # Those that start from others come after these.
+    stages = [[run for run in runs if bool(run.recipe.start_from) is later] for later in (False, True)]
+    failures, told = list[Failure](), set[str]()
     with joined(execution) as (world, here):
         world.on_first(partial(_check, runs))
         if not world.first:
             show, tensorboard = "quiet", False
-        if not world.alone:
-            unfinished = world.on_first(lambda: [index for index, run in enumerate(runs) if not run.finished])
-            failures = train_runs([runs[index] for index in unfinished], here, data, show, tensorboard, world=world)
-        left, told = runs if world.alone else [], set[str]()
-        while left:  # what other processes train is put off, and waited for when nothing else is left
-            with stop_on_signals() as stop:
-                ours, held = free(left, told, stop)
-            if ours and execution.ray is not None:
-                failures += cluster.train(ours, train_recipes, execution, data, out, show, tensorboard, then)
-            elif ours:
-                failures += train_runs(ours, here, data, show, tensorboard, held)
-            left = list(held)
+        for stage in stages:
+            if not world.alone:
+                ours = [stage[index] for index in world.on_first(partial(_unfinished, stage))]
+                failures += train_runs(ours, here, data, show, tensorboard, world=world)
+            left = stage if world.alone else []
+            while left:  # what other processes train is put off, and waited for when nothing else is left
+                with stop_on_signals() as stop:
+                    ours, held = free(left, told, stop)
+                if ours and execution.ray is not None:
+                    failures += cluster.train(ours, train_recipes, execution, data, out, show, tensorboard, then)
+                elif ours:
+                    failures += train_runs(ours, here, data, show, tensorboard, held)
+                left = list(held)
     if started()[0] == 0:
         for run in runs:
             run.tidy()
     if failures:
         raise failures[0]
     return runs
+
+
+def _unfinished(runs: Sequence[Run]) -> list[int]:
+    return [index for index, run in enumerate(runs) if not run.finished]
 
 
 def _check(runs: Sequence[Run]) -> None:

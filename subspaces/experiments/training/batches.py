@@ -20,6 +20,7 @@ from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import registry
 
 Batch = tuple[Tensor, Tensor]
+ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
 
 
 def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
@@ -146,7 +147,7 @@ def statistics_batches(
 
 def statistics_seed(recipe: Recipe) -> int:
     """Return a seed that no training uses."""
-    return randomness.statistics_seed(recipe.seed)
+    return randomness.number(recipe.seed, "statistics")
 
 
 def evaluation_batches(

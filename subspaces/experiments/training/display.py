@@ -7,8 +7,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, TextIO, get_args
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, get_args
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -25,17 +25,8 @@ HELD_OUT = ("validation_accuracy", "test_accuracy")
 class Display:
     """Shows runs: `begin` when one starts or continues, `tick` for its steps and `report` for each epoch's row."""
 
-    def __init__(
-        self,
-        mode: Mode = "quiet",
-        tensorboard: bool = False,
-        bars: Progress | None = None,
-        stream: TextIO | None = None,
-    ) -> None:
-        self.mode = mode
-        self.tensorboard = tensorboard
-        self.stream = stream
-        self.bars = bars
+    def __init__(self, mode: Mode = "quiet", tensorboard: bool = False, bars: Progress | None = None) -> None:
+        self.mode, self.tensorboard, self.bars = mode, tensorboard, bars
         self.tasks: dict[Run, TaskID] = {}
         self.waiting: dict[Run, int] = {}  # steps that the bars do not show yet
         self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
@@ -71,9 +62,8 @@ class Display:
             title = f"{_title(run)}: epoch {row['epoch']}/{run.recipe.epochs}, {numbers}"
             self.bars.update(self.tasks[run], description=title)
         elif self.mode == "json":
-            stream = self.stream or sys.stdout
-            stream.write(json.dumps({"run": run.folder.name, **row}) + "\n")
-            stream.flush()
+            sys.stdout.write(json.dumps({"run": run.folder.name, **row}) + "\n")
+            sys.stdout.flush()
 
 
 def _title(run: Run) -> str:
@@ -92,13 +82,10 @@ def _bars(**options: Any) -> Progress:
 
 
 @contextmanager
-def display(mode: Mode, tensorboard: bool, stream: TextIO | None = None) -> Iterator[Display]:
+def display(mode: Mode, tensorboard: bool) -> Iterator[Display]:
     """Yield what shows runs."""
     check_mode(mode)
-    if mode != "bar":
-        yield Display(mode, tensorboard, stream=stream)
-        return
-    with _bars(refresh_per_second=4) as bars:
+    with _bars(refresh_per_second=4) if mode == "bar" else nullcontext() as bars:
         yield Display(mode, tensorboard, bars)
 
 

@@ -21,7 +21,7 @@ from subspaces.experiments.training.batches import Stream, training_batches
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.step import Step
-from subspaces.experiments.training.world import ALONE, World, synchronise
+from subspaces.experiments.training.world import ALONE, World
 from subspaces.networks import registry
 
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -64,8 +64,8 @@ class Objective(nn.Module):
 class Engine:
     """A family, its data and its optimiser on one device, and the `step` that moves them forward.
 
-    `images` is the loader of another engine with the same data on the same device, to share them in memory. Of several
-    processes (`world`) each has a part of the vertices and a share of the data.
+    `images` is the loader of another engine, to share images in memory. Of several processes (`world`) each has a part
+    of the vertices and a share of the data.
     """
 
     def __init__(
@@ -76,11 +76,9 @@ class Engine:
         images: data.ResidentLoader | Stream | None = None,
         world: World = ALONE,
     ) -> None:
-        self.recipe = recipe
-        self.world = world
-        self.execution = execution
+        self.recipe, self.world, self.execution = recipe, world, execution
         self.device = torch.device(execution.device)
-        self.family = build_family(recipe, dataset, execution, not world.alone).to(self.device)
+        self.family = build_family(recipe, dataset, execution).to(self.device)
         if not world.alone:
             distribute(self.family, world.mesh)
         self.loader = training_batches(recipe, dataset, execution, images, world.share())
@@ -148,10 +146,7 @@ class Engine:
         self.hooks.after_step()
 
     def _placed(self, value: Tensor, parameter: nn.Parameter) -> Tensor:
-        """Return optimiser state as the optimiser would have made it for a parameter: counts of steps stay on the CPU.
-
-        What has a number for each weight is cut over the processes as the weights are.
-        """
+        """Return optimiser state as the optimiser would have made it: counts of steps on the CPU, the rest cut."""
         options = self.optimizer.param_groups[0]
         on_device = value.ndim > 0 or options.get("fused") or options.get("capturable")
         placed = value.to(self.device if on_device else "cpu").clone()
@@ -173,10 +168,7 @@ class Engine:
         return state | {"totals": self.totals, "position": self.loader.position}
 
     def state(self) -> dict[str, Tensor]:
-        """Return what it takes to continue: what a step changes, the order of the images, and what is kept.
-
-        Of several processes the first has all of it, and the others nothing of what is cut over them.
-        """
+        """Return what it takes to continue; of several processes the first has what is cut over them."""
         others = {"loader": self.loader.state_dict(), "kept": self.hooks.kept()}
         live = {name: distributed.collected(value, keep=self.world.first) for name, value in self.live().items()}
         live["totals"] = self.world.total(self.totals)
@@ -206,15 +198,13 @@ class Engine:
                 self.optimizer.state[parameter][name] = self._placed(value, parameter)
 
 
-def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution, several: bool = False) -> Subspace:
-    """Return the family at its start, fixed by the recipe's seed; `several` processes may share their batch norms."""
+def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) -> Subspace:
+    """Return the family at its start, fixed by the recipe's seed."""
 
     def network() -> nn.Module:
         module = registry.build(
             recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape, dropout=recipe.dropout
         )
-        if several and execution.sync_batch_norm:
-            module = synchronise(module)
         if execution.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module

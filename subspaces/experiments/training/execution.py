@@ -37,9 +37,6 @@ class Execution:
     stack: int | None = setting(
         None, "Runs of equal structure trained as one program; by default 16 of a small network on a CPU.", POSITIVE
     )
-    sync_batch_norm: bool = setting(
-        False, "With several processes (torchrun): batch norm over the whole batch, not each process's share."
-    )
     evaluate_every: int = setting(
         20, "Epochs between evaluations of the midpoint; 0: at the end; early-stopping: 1.", NATURAL
     )

@@ -36,7 +36,6 @@ DATA = ("dataset", "label_noise", "validation", "data_seed", "fingerprint", "ima
 class Recipe:
     """Everything that decides the result of a run; two runs with the same recipe are the same run.
 
-    Seeds and epochs have bits of their own (`streams`), so that no two streams of random numbers are one.
     Beside these it takes the own fields of its method, and has them as attributes: `Recipe(method="line", beta=2)`.
     """
 
@@ -53,7 +52,7 @@ class Recipe:
     dropout: float = setting(0.0, "Dropout rate of the network.", FRACTION)
     method: str = setting("standard", "What is trained.", choices=lambda: METHODS)
     label_smoothing: float = setting(0.0, "Label smoothing of the cross entropy.", FRACTION)
-    epochs: int = setting(160, "Passes over the training images.", POSITIVE, most=randomness.EPOCHS - 1)
+    epochs: int = setting(160, "Passes over the training images.", POSITIVE)
     batch: int = setting(128, "Images in a batch.", POSITIVE)
     optimizer: str = setting("SGD", "Any optimiser of torch.optim, by its class name.")
     learning_rate: float = setting(0.1, "Highest learning rate.", ABOVE_ZERO)

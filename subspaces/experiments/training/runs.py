@@ -15,6 +15,7 @@ Every file, and every line of the log, has a checksum inside, which is compared 
 import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -77,11 +78,8 @@ class Run:
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
         """Return the folders without those that hold nothing but the lock, and the log, of a run that never started."""
         own = {LOCK, LOG}
-        return [
-            path
-            for path in map(Path, folders)
-            if not path.is_dir() or any(name not in own and not name.endswith(".partial") for name in os.listdir(path))
-        ]
+        found = {path: os.listdir(path) if path.is_dir() else ["none"] for path in map(Path, folders)}
+        return [path for path, names in found.items() if any(not n.endswith(".partial") for n in {*names} - own)]
 
     def check_trusted(self, trust: bool) -> None:
         """Refuse to call a network factory that only the folder names, unless it is trusted."""
@@ -129,32 +127,29 @@ class Run:
     @property
     def family_checksum(self) -> str:
         """The checksum of the family that the result is of, which the file must have."""
-        expected = str(self._read_result()["families"].get(FAMILY))
         with run_files.as_run_error(self.family_file, self._remedy):
             found = storage.read_header(self.family_file).get("checksum")
-        self._check_checksum(self.family_file, found, expected)
-        return expected
+        self._check_checksum(self.family_file, found)
+        return str(found)
 
-    def _check_checksum(self, path: Path, found: str | None, expected: str) -> None:
+    def _check_checksum(self, path: Path, found: str | None) -> None:
+        expected = self._read_result()["families"].get(path.name)
         if found != expected:
             raise run_files.damaged(path, f"its checksum is {found}, and result.json names {expected}", self._remedy)
 
     def check_family(self, path: Path) -> None:
         """Refuse a family's file that is not, number by number, what the result was written with."""
-        expected = self._read_result()["families"].get(path.name)
-        if expected is None and path != self.family_file:
+        if path != self.family_file and path.name not in self._read_result()["families"]:
             return  # most methods keep one file
         try:
             header = run_files.read_tensors(path, None, self._remedy)[0]
         except FileNotFoundError as error:
             raise RunError(f"{error}: {self._remedy}") from None
-        self._check_checksum(path, header["checksum"], expected)
+        self._check_checksum(path, header["checksum"])
 
     def starts(self) -> list[dict[str, Any]]:
         """Return the environment of each start of the run."""
-        if not self._is_there(ENVIRONMENT):
-            if self.finished:
-                raise RunError(f"{self.folder} has no environment.json: {self._remedy}")
+        if not self._is_there(ENVIRONMENT) and not self.finished:
             return []
         starts: list[dict[str, Any]] = self._read(ENVIRONMENT)["starts"]
         return starts
@@ -173,9 +168,8 @@ class Run:
                         f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
                         f"{wanted.get(name)!r} here; choose another --out or remove the folder"
                     )
-        elif self.finished:
-            raise RunError(f"{self.folder} has no config.json: {self._remedy}")
         if self.finished:
+            self._read(CONFIG)
             self.starts()
             self.log()
             for path in (self.family_file, self.trained_file):
@@ -185,20 +179,34 @@ class Run:
 
     def log(self) -> list[dict[str, Any]]:
         """Return the lines of the log, also of a run that another process trains at this moment."""
-        return self._read_log(self._read(RESULT)["lines"] if self._is_there(RESULT) else None)
+        ended = self._is_there(RESULT)
+        lines = self._read(RESULT)["lines"] if ended else self._lines_at_checkpoint()  # before the log, which may grow
+        return self._read_log(lines, whole=ended)
 
-    def _read_log(self, lines: int | None) -> list[dict[str, Any]]:
-        """Return the lines of the log, which must be so many if that is known."""
+    def _read_log(self, lines: int, whole: bool = True) -> list[dict[str, Any]]:
+        """Return the lines of the log, which are at least so many, and not more of the `whole`."""
         path = self.folder / LOG
         with run_files.as_run_error():
             rows = read_lines(path, self._remedy) if self._is_there(LOG) else []
-        if lines is not None and len(rows) != lines:
+        if len(rows) < lines or (whole and len(rows) > lines):
             why = f"it has {len(rows)} lines, and had {lines} when the run was last saved"
             raise run_files.damaged(path, why, self._remedy)
         for epoch, row in enumerate(rows, 1):
             if (row.pop("recipe", None), row.get("epoch")) != (self.recipe.key, epoch):
                 raise run_files.damaged(path, f"line {epoch} is of another run or epoch", self._remedy)
         return rows
+
+    def _lines_at_checkpoint(self) -> int:
+        """Return how many lines the log had at the checkpoint, by its header alone; 0 without one."""
+        path = self.folder / STATE
+        if not run_files.there(path, self._state_remedy):
+            return 0
+        try:
+            return int(json.loads(files.read_header(path)["progress"])["lines"])
+        except FileNotFoundError:  # it has just been dropped: the run has ended
+            return 0
+        except (files.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise run_files.damaged(path, error, self._state_remedy) from None
 
     def _synced_lines(self) -> int:
         """Return how many lines the log has, which are brought to the disk before something counts on them."""
@@ -304,20 +312,14 @@ class Run:
         A folder without a run in it is removed at the end.
         """
         with locks.made(self.folder), locks.attempt(self.folder / LOCK) as holder:
-            if holder is not None:
-                if holder == f"process {os.getpid()}":  # for which we would wait for ever
-                    raise RunError(f"{self.folder} is in use by {holder}")
-                yield holder
-                return
+            if holder == f"process {os.getpid()}":  # for which we would wait for ever
+                raise RunError(f"{self.folder} is in use by {holder}")
             try:
-                yield None
+                yield holder
             finally:
-                if not self.begun([self.folder]):  # it was never started: leave nothing behind
+                if holder is None and not self.begun([self.folder]):  # it was never started: leave nothing behind
                     with suppress(OSError):
-                        storage.sweep(self.folder)
-                        for name in (LOCK, LOG):
-                            (self.folder / name).unlink(missing_ok=True)
-                        self.folder.rmdir()
+                        shutil.rmtree(self.folder)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

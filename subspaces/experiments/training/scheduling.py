@@ -36,6 +36,8 @@ Failure = TrainingError | RunError
 """What went wrong with one run: its training, or a file that it was to continue from."""
 Held = dict[Run, str]
 """Runs that other processes train, and which ones."""
+Data = Dataset | Mapping[float, Dataset]
+"""Images, or these by the noise of their labels."""
 
 
 def train_runs(
@@ -91,10 +93,10 @@ def stacks(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
         found.setdefault(likeness(run.recipe) or run, []).append(run)
     result = []
     for same in found.values():
-        dense = execution.device == "cpu" and same[0].recipe.network in registry.DENSE  # which gain by it
-        most = execution.stack or (STACK if dense else 1)
+        cpu = execution.device == "cpu"
+        most = execution.stack or (STACK if cpu and same[0].recipe.network in registry.DENSE else 1)  # these gain by it
         most = min(most, execution.at_once or most)
-        if execution.device == "cpu" and execution.precision == "bfloat16":
+        if cpu and execution.precision == "bfloat16":
             most = 1  # autocast does not reach the convolutions of several networks on a CPU
         result += [same[start : start + most] for start in range(0, len(same), most)]
     return result
@@ -102,16 +104,13 @@ def stacks(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
 
 def train_group(
     runs: Sequence[Run],
-    dataset: Dataset | Mapping[float, Dataset],
+    dataset: Data,
     execution: Execution,
     shown: Display,
     held: Held | None = None,
     world: World = ALONE,
 ) -> list[Failure]:
-    """Train runs on one data set, and return what went wrong with some.
-
-    `dataset` has the images, or is that by label noise. Several processes (`world`) train one run after the other.
-    """
+    """Train runs on one data set, and return what went wrong with some; several processes train one after the other."""
     gpu = execution.device.startswith("cuda")
     programs = stacks(runs, execution) if world.alone else [[run] for run in runs]
     failures = list[Failure]()
@@ -130,10 +129,7 @@ def train_group(
 
 
 def takes_turns(runs: Sequence[Run], execution: Execution) -> bool:
-    """Say whether runs take turns on the device.
-
-    Dropout draws from the one generator of the device: what a run gets would depend on the others.
-    """
+    """Say whether runs take turns; those with dropout, which draws from the one generator of a device, do not."""
     return execution.device.startswith("cuda") and not any(run.recipe.dropout for run in runs)
 
 
@@ -141,26 +137,20 @@ def takes_turns(runs: Sequence[Run], execution: Execution) -> bool:
 def _taken(runs: Sequence[Run], held: Held | None, world: World) -> Iterator[list[Run]]:
     """Hold those runs that no other process holds, and yield what is not finished; of several, the first does it."""
     with ExitStack() as stack:
-        ours = world.on_first(lambda: [runs.index(run) for run in stack.enter_context(_locked(runs, held))])
-        yield [runs[index] for index in ours]
 
+        def locked() -> list[int]:
+            ours = []
+            for index, run in enumerate(runs):
+                with ExitStack() as one:
+                    holder = one.enter_context(run.locked() if held is None else run.attempt())
+                    if holder is not None and held is not None:
+                        held[run] = holder
+                    elif not run.finished:  # by another process before it let go of the lock
+                        ours.append(index)
+                        stack.enter_context(one.pop_all())
+            return ours
 
-@contextmanager
-def _locked(runs: Sequence[Run], held: Held | None) -> Iterator[list[Run]]:
-    """Hold those runs that no other process holds, and yield what is not finished of them."""
-    with ExitStack() as stack:
-        ours = []
-        for run in runs:
-            with ExitStack() as one:
-                if held is None:
-                    one.enter_context(run.locked())
-                elif (holder := one.enter_context(run.attempt())) is not None:
-                    held[run] = holder
-                    continue
-                if not run.finished:  # by another process before it let go of the lock
-                    ours.append(run)
-                    stack.enter_context(one.pop_all())
-        yield ours
+        yield [runs[index] for index in world.on_first(locked)]
 
 
 class RunGroup:
@@ -201,19 +191,8 @@ class RunGroup:
 class Scheduler:
     """Trains runs on one data set; those for which the device has no room wait."""
 
-    def __init__(
-        self,
-        dataset: Dataset | Mapping[float, Dataset],
-        execution: Execution,
-        shown: Display,
-        stop: Stop,
-        world: World = ALONE,
-    ) -> None:
-        self.dataset = dataset
-        self.execution = execution
-        self.shown = shown
-        self.stop = stop
-        self.world = world
+    def __init__(self, dataset: Data, execution: Execution, shown: Display, stop: Stop, world: World = ALONE) -> None:
+        self.dataset, self.execution, self.shown, self.stop, self.world = dataset, execution, shown, stop, world
         self.turns = 0
         self.images: ResidentLoader | None = None  # of the first run, which the others may share
         self.running: list[RunGroup] = []
@@ -279,7 +258,7 @@ class Scheduler:
         for trainers in alike.values():
             self.running.append(RunGroup(trainers))
             failures += self._turn(self.running[-1])
-        shared = _shared_bytes(self.images) if first else 0
+        shared = self.images.images.nbytes if first and self.images is not None else 0  # with all that follow
         self.needs.append((self._reserved() - before - shared) // len(runs))
         self.room -= shared
         return failures
@@ -316,11 +295,6 @@ class Scheduler:
                 errors.append(error)
         for first in errors[:1]:
             raise LastTrainingError(str(first)) if isinstance(first, TrainingError) else first
-
-
-def _shared_bytes(images: ResidentLoader | None) -> int:
-    """Return how many bytes are not for the first run alone, but shared with all that follow."""
-    return 0 if images is None else images.images.nbytes
 
 
 def fitting(room: int, needs: Sequence[int]) -> int:

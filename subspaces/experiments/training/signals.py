@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 
@@ -11,7 +10,6 @@ class Stopped(Exception):  # noqa: N818
     """The work was asked to stop, and what was done is kept."""
 
 
-@dataclass
 class Stop:
     """Says whether a signal has asked to stop."""
 

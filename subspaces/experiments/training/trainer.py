@@ -38,16 +38,15 @@ class Clock:
     """Measures time where the work is done: on the device's stream, or here."""
 
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
-        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if stream is not None else []
-        self.times = [time.perf_counter(), 0.0]
-        if self.events:
-            self.events[0].record()
+        self.events = [] if stream is None else [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        self.times: list[float] = []
+        self.record()
 
-    def stop(self) -> None:
-        """Stop when the work that is queued so far is done."""
-        self.times[1] = time.perf_counter()
+    def record(self) -> None:
+        """Start, and the second time stop when the work that is queued so far is done."""
+        self.times.append(time.perf_counter())
         if self.events:
-            self.events[1].record()
+            self.events[len(self.times) - 1].record()
 
     def ready(self) -> bool:
         """Return whether the device has come to the stop."""
@@ -77,16 +76,11 @@ class Trainer:
         images: data.ResidentLoader | Stream | None = None,
         world: World = ALONE,
     ) -> None:
-        self.run = run
-        self.world = world
-        self.dataset = dataset
-        self.execution = execution
-        self.report = report
+        self.run, self.dataset, self.execution, self.report, self.world = run, dataset, execution, report, world
         self.engine = Engine(run.recipe, dataset, execution, images, world)
         self.hooks = self.engine.hooks
         self.splits = [name for name in ("validation", "test") if getattr(dataset, name) is not None]
-        self.epoch = 0
-        self.done = 0  # batches of this epoch
+        self.epoch, self.done = 0, 0  # which have ended, and batches of this one
         self.rate = 0.0
         self.stacked: bool | None = None  # whether it is part of a `Stack`; None: it has not begun
         self.saved_at = time.monotonic()
@@ -101,7 +95,7 @@ class Trainer:
     # Checkpoints
 
     def _resume(self) -> None:
-        """Continue from the newest checkpoint, or start from another run's, if there is one."""
+        """Continue from the newest checkpoint, or start from another run's, where there is one."""
         seed = self.run.recipe.seed
         torch.manual_seed(seed if self.world.first else randomness.number(seed, "processes", self.world.rank))
         if self.world.alone:
@@ -128,12 +122,9 @@ class Trainer:
         except (KeyError, IndexError, ValueError, TypeError, RuntimeError) as error:
             if memory.ran_out(error):
                 raise
-            if starts:
-                raise RunError(f"start_from={self.run.recipe.start_from!r} does not fit this run ({error})") from None
-            raise RunError(
-                f"{self.run.folder / STATE} does not fit this version's training ({error}): "
-                f"remove the folder {self.run.folder} to train anew"
-            ) from None
+            what = f"start_from={self.run.recipe.start_from!r}" if starts else str(self.run.folder / STATE)
+            remedy = "" if starts else f": remove the folder {self.run.folder} to train anew"
+            raise RunError(f"{what} does not fit this run ({error}){remedy}") from None
 
     def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
         """Return this process's part of what each of several has left; None for one that was not there."""
@@ -223,7 +214,7 @@ class Trainer:
         self.flush()
         numbers = torch.cat([self.world.total(self.engine.totals), spread(self.engine.family)])
         totals = numbers.to("cpu", non_blocking=True)
-        clock.stop()
+        clock.record()
         self.epoch, self.done = self.epoch + 1, 0
         epoch, rate, every = self.epoch, self.rate, self.execution.evaluate_every
         scores: dict[str, float] = {}
@@ -250,16 +241,8 @@ class Trainer:
         loss, correct, l2, cos2 = totals.tolist()
         self._check_loss(loss, epoch)
         images = sum(self.engine.loader.sizes)
-        row = {
-            "epoch": epoch,
-            "loss": loss / images,
-            "train_accuracy": correct / images,
-            "learning_rate": rate,
-            "l2": l2,
-            "cos2": cos2,
-            "images_per_second": speed,
-            **scores,
-        }
+        row = {"epoch": epoch, "loss": loss / images, "train_accuracy": correct / images, "learning_rate": rate}
+        row |= {"l2": l2, "cos2": cos2, "images_per_second": speed, **scores}
         if self.world.first:
             self.run.append_log(row)
             self.report(self.run, row)
@@ -295,7 +278,20 @@ class Trainer:
     def _accuracies(self, network: nn.Module, splits: Iterable[str]) -> dict[str, float]:
         network.eval()
         with self._autocast():
-            return {f"{name}_accuracy": accuracy(network, self._split(name), self.world) for name in splits}
+            return {f"{name}_accuracy": self._accuracy(network, self._split(name)) for name in splits}
+
+    @torch.no_grad()
+    def _accuracy(self, network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
+        """Return the share of right predictions, over the batches of all processes."""
+        hits, images = [], 0
+        for x, y in batches:
+            hits.append((network(x).argmax(1) == y).sum())
+            images += len(y)  # counted here: a number made on the device would be waited for
+        right = torch.stack(hits).sum()
+        if self.world.alone:
+            return int(right) / images
+        found = self.world.total(torch.stack([right, torch.tensor(images, device=right.device)]))
+        return int(found[0]) / int(found[1])
 
     def _autocast(self) -> torch.autocast:
         low = self.execution.precision == "bfloat16"
@@ -358,17 +354,3 @@ class Trainer:
         if not (isinstance(module, Subspace) and module.mesh is not None):  # which shares them by itself
             self._share_statistics(module)
         return made
-
-
-@torch.no_grad()
-def accuracy(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], world: World = ALONE) -> float:
-    """Return the share of right predictions, over the batches of all processes."""
-    hits, images = [], 0
-    for x, y in batches:
-        hits.append((network(x).argmax(1) == y).sum())
-        images += len(y)  # counted here: a number made on the device would be waited for
-    right = torch.stack(hits).sum()
-    if world.alone:
-        return int(right) / images
-    found = world.total(torch.stack([right, torch.tensor(images, device=right.device)]))
-    return int(found[0]) / int(found[1])

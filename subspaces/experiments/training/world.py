@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 
 from subspaces.core import distributed
 from subspaces.errors import ArgumentError, UserError
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
 
 EVERY = 10  # steps between two moments at which processes tell each other of signals and of the time
 PATIENCE = timedelta(hours=4)  # with a process that works alone, such as one that reads a data set for the first time
+LEAVE = 0.3  # seconds for the threads of gloo to end
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "gloo/transport", "NCCL")
 T = TypeVar("T")
 
@@ -120,10 +118,9 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
     except Exception as error:
         if not _lost(error):
             raise
-        raise LostError(
-            f"process {rank} of {size} has lost another one: see its error above, or what ended it (memory, a "
-            "machine); the same command continues from the last checkpoint"
-        ) from None
+        why = "see its error above, or what ended it (memory, a machine)"
+        told = f"process {rank} of {size} has lost another one: {why}"
+        raise LostError(f"{told}; the same command continues from the last checkpoint") from None
     finally:
         if ours:
             leave()
@@ -132,46 +129,14 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
 def leave() -> None:
     """Destroy all process groups of this process, so that it can end.
 
-    A group that is freed joins its threads, which wait for ever if one of them needs the GIL meanwhile.
+    A thread of gloo needs the GIL to drop a tensor, which may be after the collective has returned, and before Python
+    3.14 one that asks for it while the interpreter ends aborts the process: so the GIL is free here for a moment.
     """
-    _wait_for_threads()
+    time.sleep(LEAVE)
     with suppress(RuntimeError):  # of a process that is gone
         dist.destroy_process_group()
     gc.collect()
-    _wait_for_threads()
-
-
-def _wait_for_threads() -> None:
-    """Wait until gloo's threads have dropped the tensors of the last collectives; two seconds at most.
-
-    A thread of gloo needs the GIL to drop a tensor, which may be after the collective has returned. Before Python 3.14
-    one that asks for it while the interpreter ends aborts the process. So the GIL is free here until all of them have
-    slept for an interval.
-    """
-    before: list[str] = []
-    for _ in range(100):
-        now = _thread_states()
-        if now is None:
-            time.sleep(0.3)
-            return
-        if now == before and all("(sleeping)" in state for state in now):
-            return
-        before = now
-        time.sleep(0.02)
-
-
-def _thread_states() -> list[str] | None:
-    """Return what Linux says of each of gloo's threads: asleep or not, and how often it ran; None elsewhere."""
-    tasks = Path("/proc/self/task")
-    if not tasks.is_dir():
-        return None
-    found = []
-    for task in sorted(tasks.iterdir()):
-        with suppress(OSError):  # of a thread that has ended
-            status = (task / "status").read_text()
-            if "gloo_runloop" in status.partition("\n")[0]:
-                found.append(status)
-    return found
+    time.sleep(LEAVE)
 
 
 def _world(execution: Execution) -> World:
@@ -202,87 +167,5 @@ def placed(execution: Execution) -> Execution:
 
 def _lost(error: Exception) -> bool:
     """Say whether an error is that of talking to a process that is gone."""
-    if isinstance(error, dist.DistError):
-        return True
-    return type(error) is RuntimeError and any(words in str(error) for words in LOST)
-
-
-# Batch norm over the batch of all processes
-
-ORDINARY = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-
-
-class _Total(torch.autograd.Function):
-    """The sum over all processes; so is its gradient, as what each made of the sum depends on every part."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        found = value.clone()
-        dist.all_reduce(found)
-        return found
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        found = gradients[0].contiguous().clone()
-        dist.all_reduce(found)
-        return found
-
-
-def _total(value: Tensor) -> Tensor:
-    found: Tensor = _Total.apply(value)  # type: ignore[no-untyped-call]
-    return found
-
-
-class Synchronised(_BatchNorm):
-    """A batch norm that, while it keeps no statistics, normalises with those of the batches of all processes.
-
-    While it keeps statistics, as networks that are taken out of a family do, it is an ordinary one: processes may
-    then run different numbers of batches.
-    """
-
-    def _check_input_dim(self, input: Tensor) -> None:
-        """The network was made with a norm that checked it."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not self.training or self.track_running_stats:
-            return super().forward(input)
-        return synchronised(input, self.weight, self.bias, self.eps)
-
-
-def synchronised(x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Tensor:
-    """Return (x - mean) / √(variance + epsilon) · weight + bias, of the batches of all processes."""
-    others = [dimension for dimension in range(x.ndim) if dimension != 1]
-    shape = [1, -1] + [1] * (x.ndim - 2)
-    with torch.autocast(x.device.type, enabled=False):
-        values = x.to(torch.promote_types(x.dtype, torch.float32))
-        count = values.new_tensor([x.numel() / x.shape[1]])
-        sums = _total(torch.cat([values.sum(others), count]))
-        mean, n = sums[:-1] / sums[-1], sums[-1]
-        centred = values - mean.view(shape)
-        variance = _total(centred.square().sum(others)) / n
-        scale = torch.rsqrt(variance + epsilon)
-        result = centred * (scale if weight is None else scale * weight).view(shape)
-        return (result if bias is None else result + bias.view(shape)).to(x.dtype)
-
-
-def synchronise(network: nn.Module) -> nn.Module:
-    """Return the network with torch's batch norms replaced by synchronised ones, which share their parameters."""
-    made: dict[nn.Module, Synchronised] = {}
-    for name, part in list(network.named_modules(remove_duplicate=False)):
-        if type(part) in ORDINARY:
-            norm = made.setdefault(part, _like(part))
-            parent, _, own = name.rpartition(".")
-            if not own:
-                return norm
-            setattr(network.get_submodule(parent), own, norm)
-    return network
-
-
-def _like(norm: Any) -> Synchronised:
-    """Return a synchronised norm with the settings, parameters, statistics and mode of another."""
-    made = Synchronised(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-    made.weight, made.bias = norm.weight, norm.bias
-    for name, value in norm.named_buffers():
-        made.register_buffer(name, value)
-    return made.train(norm.training)
+    plain = type(error) is RuntimeError and any(words in str(error) for words in LOST)
+    return plain or isinstance(error, dist.DistError)

@@ -135,7 +135,7 @@ def test_numbers_are_those_of_the_seed_corruption_and_severity() -> None:
         ({"severity": 0}, "severity=0: expected at least 1 and at most 5"),
         ({"severity": 2.5}, "severity=2.5: expected an integer"),
         ({"seed": -1}, "seed=-1: expected at least 0"),
-        ({"seed": 2**32}, "seed=4294967296: expected at least 0 and at most 4294967295"),
+        ({"seed": 2**63}, "seed=9223372036854775808: expected at least 0 and at most 9223372036854775807"),
         ({"first": -1}, "first=-1: expected at least 0"),
         ({"images": torch.zeros(2, 3, 8, 8)}, r"torch.float32 \(2, 3, 8, 8\): expected torch.uint8 \[n, 1 or 3"),
         ({"images": torch.zeros(2, 8, 8, 3, dtype=torch.uint8)}, r"\(2, 8, 8, 3\): expected torch.uint8 \[n, 1 or 3"),

@@ -97,7 +97,7 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
     weights = [weights_of(run) for run in runs[:3]]
     accuracies = []
     for draw in range(2):
-        state = randomness.new_state((8 << 56) + (draw << 40) + (KINDS.index(kind) << 32))
+        state = randomness.stream(runs[0].recipe.seed, "mixtures", (kind, draw))
 
         def simplex(*size: int, state: Tensor = state) -> Tensor:
             exponential = -torch.log1p(-randomness.uniform(state, (*size, 3)))

@@ -20,13 +20,11 @@ from typing import Any
 
 import pytest
 import torch
-from processes import Pause, Worker
 from training_cases import DIGITS, assert_same_end
 
 import subspaces as ss
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.studies.setting import Setting, resolve, train_missing
-from subspaces.experiments.training import RECIPES, Execution, Run, RunError, TrainingError
+from subspaces.experiments.training import RECIPES, Execution, Run, TrainingError
 from subspaces.experiments.training import cluster as cluster_of
 from subspaces.experiments.training.cluster import check, resources, work
 
@@ -184,64 +182,6 @@ def test_one_that_diverges_is_an_error_of_a_line_and_the_others_are_trained(clus
     assert Run.under(tmp_path, LINE).finished
 
 
-def test_one_that_takes_its_worker_along_is_given_up_and_the_others_are_trained(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster_of, "RETRIES", 0)
-    (tmp_path / "deadly.py").write_text("import os\ndef net(): os.kill(os.getpid(), 9)")
-    monkeypatch.syspath_prepend(tmp_path)
-    deadly = dataclasses.replace(DIGITS, name="deadly", network="deadly:net")
-    with pytest.raises(TrainingError, match=r"deadly-seed0-\w+: lost with its worker, 1 times: .*worker.*died"):
-        ss.train([deadly, LINE], out=tmp_path / "runs", ray=cluster, **QUIET)
-    assert Run.under(tmp_path / "runs", LINE).finished
-
-
-def test_an_error_that_ends_all_is_the_same_as_in_one_process(cluster, tmp_path):
-    run = Run.under(tmp_path, LINE)
-    (run.folder).mkdir()
-    (run.folder / "state.safetensors").write_bytes(b"damaged")
-    with pytest.raises(RunError, match=r"state.safetensors is damaged") as caught:
-        ss.train(LINE, out=tmp_path, ray=cluster, **QUIET)
-    assert "in load_checkpoint" in "".join(caught.value.__notes__)
-
-
-def holds(pause: Pause, run: Run) -> None:
-    with run.locked():
-        pause(1)
-
-
-def test_a_run_that_another_process_trains_is_put_off(cluster, tmp_path, capfd):
-    out = tmp_path / "runs"
-    several = [dataclasses.replace(LINE, seed=seed) for seed in (0, 1)]
-    other = Worker(holds, Run.under(out, several[0]))
-    assert other.line() == "there\n"
-
-    def let_go() -> None:
-        until(lambda: Run.under(out, several[1]).finished)
-        other.resume.set()
-
-    thread = threading.Thread(target=let_go)
-    thread.start()
-    runs = ss.train(several, out=out, ray=cluster, **QUIET)
-    thread.join()
-    other.end()
-    assert all(run.finished for run in runs)
-
-
-def test_a_comparison_is_that_of_one_process_and_runs_are_evaluated_where_they_are_trained(cluster, tmp_path):
-    how = {"seeds": [0, 1], "ensembles": [2], **QUIET}
-    names = [dataclasses.replace(DIGITS, name="one"), dataclasses.replace(LINE, name="line")]
-    folders = {name: {"runs": tmp_path / name / "runs", "out": tmp_path / name / "out"} for name in ("there", "here")}
-    setting = Setting.of(**how, **folders["there"], ray=cluster)
-    recipes, resolved = resolve(names, setting)
-    for run in train_missing(recipes, resolved, evaluation={}):
-        assert (run.folder / "evaluation.json").is_file()
-    found = []
-    for name, more in {"there": {"ray": cluster}, "here": {}}.items():
-        made = ss.compare(names, **how, **folders[name], **more)
-        found.append([(entry.named, entry.values("nll"), entry.values("accuracy")) for entry in made.entries])
-    assert found[0] == found[1]
-    assert len(found[0]) == 4
-
-
 def test_what_others_add_is_there_too(cluster, tmp_path, monkeypatch):
     """A method of a module that only this process finds, and one of a script, which nobody else can import."""
     monkeypatch.syspath_prepend(OUTSIDE)
@@ -273,14 +213,6 @@ def test_the_code_of_the_page_runs(cluster, tmp_path, monkeypatch):
     assert [run.finished for run in names["runs"]] == [True] * 4
 
 
-def test_a_process_that_is_connected_already_stays_so(ray, cluster, tmp_path):
-    (run,) = ss.train(DIGITS, out=tmp_path, ray=cluster, **QUIET)
-    assert run.finished
-    assert ray.is_initialized()
-    with pytest.raises(ValueError, match=r"ray='local': this process is connected to the cluster at .*:\d+; expected"):
-        ss.train(LINE, out=tmp_path, ray="local", **QUIET)
-
-
 def work_elsewhere(recipes: Any, site: Any) -> None:
     """Do a task on a machine without a folder."""
     work(recipes, {**site, "sees": [*site["sees"], Path("/nowhere")]})
@@ -302,12 +234,6 @@ def test_a_machine_that_lacks_something_is_named(lacks, cluster, tmp_path, monke
         ss.train(recipe, out=tmp_path / "runs", ray=cluster, **QUIET)
 
 
-@pytest.mark.usefixtures("ray")
-def test_a_network_of_a_script_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="network '__main__:net': no other process can import it"):
-        ss.train(dataclasses.replace(LINE, network="__main__:net"), out=tmp_path, ray="local", **QUIET)
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -323,12 +249,6 @@ def test_what_no_machine_has_is_refused(cluster, tmp_path, asked, said):
     with pytest.raises(ValueError, match=said):
         ss.train(LINE, out=tmp_path / "runs", ray=cluster, **{**QUIET, **asked})
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.usefixtures("ray")
-def test_nothing_is_joined_where_nothing_is_to_be_done(tmp_path):
-    (run,) = ss.train(DIGITS, out=tmp_path, **QUIET)
-    assert ss.train(DIGITS, out=tmp_path, ray="127.0.0.1:1", **QUIET)[0].folder == run.folder
 
 
 def test_an_address_where_nobody_answers(ray, tmp_path):
@@ -377,12 +297,6 @@ def test_a_cluster_is_found_by_the_environment_or_where_ray_has_noted_it(ray, ad
 def test_what_does_not_fit_is_refused(asked, said):
     with pytest.raises(ValueError, match=said):
         Execution(**asked)
-
-
-@pytest.mark.parametrize(("device", "here"), [("cpu", "cpu"), ("auto", "auto"), ("cuda", "auto")])
-def test_what_is_measured_here_needs_no_gpu_of_the_cluster(device, here):
-    setting = Setting(execution=Execution(ray="auto", device=device))
-    assert setting.measuring()["device"] == setting.measured_on.device == here
 
 
 def test_ray_that_is_not_there(monkeypatch):

@@ -1,10 +1,8 @@
 """Recipes and settings: what they refuse, what names a run, and how they come back from a file."""
 
-import copy
 import dataclasses
 import json
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -20,7 +18,7 @@ BAD = {
     "dataset": [None],
     "label_noise": [-0.1, 1, 1.5, math.nan, "0.1"],
     "validation": [-1, 0.5],
-    "data_seed": [-1, 1.5, 2**32, 10**30],
+    "data_seed": [-1, 1.5, 2**63, 10**30],
     "pad": [-1, 2.5, 10**12],
     "flip": [1, "yes"],
     "network": [None],
@@ -33,14 +31,14 @@ BAD = {
     "samples": [0, 1.5],
     "feature_similarity": [-1, math.nan],
     "label_smoothing": [-0.1, 1],
-    "epochs": [0, -3, 1.5, "10", True, 2**16],
+    "epochs": [0, -3, 1.5, "10", True, 2**31],
     "batch": [0, 12.8],
     "optimizer": ["sgd", "Optimizer", "lr_scheduler", "LBFGS", "SparseAdam", "Muon", "Adafactor"],
     "learning_rate": [0, -0.1, math.nan, math.inf, 1e300],
     "momentum": [-0.9, math.nan],
     "weight_decay": [-1e-4, math.inf, 1e39],
     "schedule": ["cosine-warmup", ""],
-    "seed": [-1, 0.5, "0", 2**32, 2**64, True],
+    "seed": [-1, 0.5, "0", 2**63, 2**64, True],
     "ema_decay": [-0.1, 1.0, math.nan],
     "sam_rho": [0, -0.05, math.inf],
     "epsilon": [0.0, -0.1],
@@ -138,13 +136,6 @@ def test_fields_that_contradict_each_other():
         Recipe(schedule="swa-cyclic")
 
 
-def test_shapes():
-    assert Recipe().shape() == ss.Point()
-    assert Recipe(method="line").shape() == ss.Line()
-    assert Recipe(method="curve", vertices=4).shape() == ss.Bezier(2)
-    assert Recipe(method="simplex", vertices=6).shape() == ss.Simplex(6)
-
-
 # What the methods say of themselves
 
 BASELINES = {  # trained shape, shape of the result, answers, cost
@@ -162,10 +153,6 @@ BASELINES = {  # trained shape, shape of the result, answers, cost
     "curve": (ss.Bezier(2), ss.Bezier(2), ("midpoint", "pair"), 1),
     "simplex": (ss.Simplex(4), ss.Simplex(4), ("midpoint", "vertices", "random"), 1),
 }
-
-
-def test_every_method_is_in_the_table():
-    assert set(BASELINES) == set(METHODS)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -238,23 +225,6 @@ def test_another_method_keeps_what_both_have_and_loses_the_rest():
         dataclasses.replace(Recipe(schedule="constant"), method="fge")
 
 
-def test_a_field_that_no_method_has_is_an_error():
-    with pytest.raises(TypeError, match=r"epoch=…: a recipe has no such field; did you mean 'epochs'\?"):
-        Recipe(epoch=3)
-
-
-def test_a_recipe_can_be_copied_pickled_and_told_apart():
-    recipe = Recipe(method="ema", ema_decay=0.5)
-    assert pickle.loads(pickle.dumps(recipe)) == copy.deepcopy(recipe) == recipe
-    assert len({recipe, Recipe(method="ema", ema_decay=0.5), Recipe(method="ema"), Recipe()}) == 3
-
-
-@pytest.mark.parametrize("method", ["swa-cyclic", "swa-constant"])
-def test_two_checkpoints_of_swa_are_a_line(method):
-    assert Recipe(method=method, vertices=2).result_shape() == ss.Line()
-    assert Recipe(method=method, vertices=2).checkpoints() == [120, 160]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -273,16 +243,6 @@ def test_two_checkpoints_of_swa_are_a_line(method):
 def test_fields_that_do_not_fit_the_method(changes, message):
     with pytest.raises(ValueError, match=message):
         Recipe(**changes)
-
-
-def test_a_method_with_a_schedule_of_its_own_has_it_with_its_own_number_of_checkpoints():
-    recipe = Recipe(method="swag", vertices=6)
-    assert recipe.schedule == "swa-cyclic"
-    assert recipe.checkpoints() == [120, 128, 136, 144, 152, 160]
-    assert [recipe.rate(epoch) for epoch in recipe.checkpoints()[:-1]] == pytest.approx([0.05] * 5)
-    assert all(recipe.rate(epoch - 1) < 2e-3 for epoch in recipe.checkpoints())
-    assert Recipe(method="snapshot", vertices=2).rate(80) == 0.1
-    assert Recipe().checkpoints() == []
 
 
 # Keys
@@ -325,12 +285,6 @@ def test_a_recipe_comes_back_from_json(name):
     assert back.key == recipe.key
 
 
-@pytest.mark.parametrize("method", ["standard", "ema", "snapshot"])
-def test_one_network_has_one_point_for_a_batch(method):
-    with pytest.raises(ValueError, match=f"samples=2: {method} makes no use of it; it is for line, curve and simplex"):
-        Recipe(method=method, samples=2)
-
-
 def test_from_dict_refuses_an_unknown_field():
     with pytest.raises(ValueError, match=r"epoch=…: a recipe has no such field; did you mean 'epochs'\?"):
         Recipe.from_dict({**Recipe().to_dict(), "epoch": 3})
@@ -351,23 +305,12 @@ def test_a_name_that_no_folder_can_have_is_refused():
 # Execution
 
 
-def test_on_a_cpu_everything_is_plain():
-    found = Execution(device="cpu").resolved()
-    assert (found.device, found.precision, found.compile, found.graph) == ("cpu", "float32", False, False)
-
-
 def test_auto_takes_what_there_is():
     found = Execution().resolved()
     gpu = torch.cuda.is_available()
     assert found.device == ("cuda" if gpu else "cpu")
     assert found.precision == ("bfloat16" if gpu else "float32")
     assert found.compile == found.graph == gpu
-
-
-def test_what_is_chosen_stays():
-    found = Execution(device="cpu", precision="bfloat16", compile=True).resolved()
-    assert (found.precision, found.compile) == ("bfloat16", True)
-    assert found.resolved() == found
 
 
 @pytest.mark.parametrize("device", ["graphics", "cpu:x", "cuda:99", "", None, 5])

@@ -17,9 +17,8 @@ import subspaces as ss
 from subspaces.core import randomness
 from subspaces.experiments import data
 from subspaces.experiments.training import Recipe, Run
-from subspaces.experiments.training.batches import evaluation_batches, training_batches
+from subspaces.experiments.training.batches import training_batches
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.trainer import accuracy
 from subspaces.networks import MLP
 
 RATES = [0.01, 0.02, 0.03]  # of DIGITS: 0.05 e / 5 in epoch e = 1, 2, 3
@@ -174,53 +173,6 @@ def test_a_simplex_is_three_sets_with_a_random_pair_penalised(tmp_path: Path):
 # Options
 
 
-def test_vertices_start_together_or_apart():
-    together = Engine(change(method="line", init="point"), digits(), CPU).family
-    apart = Engine(change(method="line"), digits(), CPU).family
-    assert together.distances().l2.max() == 0
-    assert apart.distances().l2.max() > 1
-
-
-def test_seeds_decide_everything(tmp_path: Path):
-    first = train_one(change(epochs=1, method="line"), tmp_path / "a")
-    torch.manual_seed(99)  # the state that a user's own code leaves behind
-    again = train_one(change(epochs=1, method="line"), tmp_path / "b")
-    other = train_one(change(epochs=1, method="line", seed=1), tmp_path / "c")
-    assert rows(first) == rows(again)
-    assert rows(first)[0]["loss"] != rows(other)[0]["loss"]
-
-
-def test_label_smoothing_raises_the_loss_that_is_logged(tmp_path: Path):
-    plain, smooth = (train_one(change(label_smoothing=s), tmp_path).log()[-1]["loss"] for s in (0.0, 0.4))
-    assert smooth > plain
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"method": "line", "samples": 2, "feature_similarity": 0.5},
-        {"method": "simplex", "samples": 3, "feature_similarity": 0.5, "layerwise": True},
-        {"method": "curve", "vertices": 4, "layerwise": True},
-        {"method": "simplex", "vertices": 5, "samples": 2, "init": "point"},
-    ],
-    ids=str,
-)
-def test_every_kind_of_family_learns(changes, tmp_path: Path):
-    run = train_one(change(**changes, epochs=8), tmp_path)
-    assert run.result["test_accuracy"] > 0.7
-    assert run.result["train_accuracy"] > run.log()[0]["train_accuracy"]
-    family = ss.load(run.family_file, make_mlp)
-    assert family.shape == run.recipe.shape()
-    assert family.layerwise == run.recipe.layerwise
-
-
-def test_feature_similarity_changes_training(tmp_path: Path):
-    with_it, without = (
-        train_one(change(method="line", samples=2, feature_similarity=s), tmp_path).log()[-1]["l2"] for s in (0.5, 0.0)
-    )
-    assert with_it != without
-
-
 def test_feature_similarity_finds_a_parametrised_head(tmp_path: Path):
     recipe = change(network="training_cases:spectral", method="line", samples=2, feature_similarity=0.5, epochs=1)
     assert Engine(recipe, digits(), CPU).hooks.features == "3"
@@ -240,37 +192,11 @@ def test_engines_share_the_images(tmp_path: Path):
         assert torch.equal(copy_state(shared)[name], value), name
 
 
-@pytest.mark.parametrize("changes", [{"batch": 100}, {"pad": 0}, {"flip": True}], ids=str)
-def test_engines_that_see_other_images_do_not_share_them(changes):
-    recipe = change(method="line", pad=1)
-    first = Engine(recipe, digits(), CPU)
-    assert (
-        Engine(change(recipe, **changes), digits(), CPU, images=first.loader).loader.images is not first.loader.images
-    )
-
-
 @pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "Adamax", "RAdam"])
 def test_any_optimiser_by_name(optimizer, tmp_path: Path):
     run = train_one(change(method="line", optimizer=optimizer, learning_rate=0.01, momentum=0.0, epochs=5), tmp_path)
     assert run.log()[-1]["train_accuracy"] > run.log()[0]["train_accuracy"]
     assert run.result["test_accuracy"] > 0.6
-
-
-def test_adam_is_that_of_torch(tmp_path: Path):
-    recipe = change(optimizer="Adam")
-    (network,) = networks(recipe, 1)
-    optimizer = torch.optim.Adam(network.parameters(), weight_decay=1e-4)
-    stream = batches(recipe)
-    for rate in RATES:
-        optimizer.param_groups[0]["lr"] = rate
-        for _ in range(6):
-            x, y = next(stream)
-            optimizer.zero_grad()
-            F.cross_entropy(network(x), y).backward()
-            optimizer.step()
-    vertex = trained(recipe, tmp_path).vertex(0)
-    for name, value in network.named_parameters():
-        assert_close(vertex[name], value.detach(), rtol=0, atol=1e-6)
 
 
 def test_channels_last_is_the_same_within_rounding(tmp_path: Path):
@@ -285,12 +211,6 @@ def test_channels_last_is_the_same_within_rounding(tmp_path: Path):
         states.append([engine.family.vertex(i) for i in range(2)])
         assert x.is_contiguous(memory_format=torch.channels_last) == wanted
     assert_close(states[0], states[1], rtol=1e-4, atol=1e-5)
-
-
-def test_bfloat16_autocast_learns_too(tmp_path: Path):
-    run = train_one(change(method="line", epochs=5), tmp_path, execution=dataclasses.replace(CPU, precision="bfloat16"))
-    assert run.result["test_accuracy"] > 0.6
-    assert all(value.dtype == torch.float32 for value in ss.load(run.family_file, make_mlp).omega.values())
 
 
 # State
@@ -370,21 +290,6 @@ def test_the_result_is_the_accuracy_of_the_recalibrated_midpoint(tmp_path: Path)
     with torch.no_grad():
         right = (network(x).argmax(1) == test.labels).float().mean()
     assert run.result["test_accuracy"] == pytest.approx(float(right), abs=0.01)
-
-
-def test_the_statistics_are_made_once_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    made = []
-
-    def counted(module: nn.Module, *arguments, **options) -> nn.Module:
-        made.append(module)
-        return ss.recalibrate(module, *arguments, **options)
-
-    monkeypatch.setattr("subspaces.experiments.training.trainer.recalibrate", counted)
-    run = train_one(change(method="line", network="training_cases:dropped", dropout=0.3), tmp_path)
-    assert [isinstance(each, ss.Subspace) for each in made] == [True]
-    network = ss.load(run.family_file, Engine(run.recipe, digits(), CPU).family.midpoint()).midpoint().eval()
-    loader = evaluation_batches(digits().test, run.recipe, digits(), CPU)
-    assert run.result["test_accuracy"] == accuracy(network, loader)
 
 
 def test_the_test_set_is_left_alone_until_the_end_where_there_is_a_validation_set(tmp_path: Path):

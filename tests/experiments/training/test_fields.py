@@ -130,7 +130,7 @@ def test_training_leaves_the_random_numbers_of_its_caller_alone(trained: Trained
 def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Trained):
     run = trained(dataclasses.replace(BASE, method=method, seed=3, epochs=8))
     family = ss.load(run.family_file, lambda: MLP(inputs=50, classes=5))
-    assert family.rng[0] == randomness.stream(3, "family")[0]
+    assert family.rng[0] == randomness.new_state(3)[0]
     assert run.trained_file.is_file() == (method == "integral")  # whose family is one point of what was trained
 
 
@@ -243,7 +243,6 @@ def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[
         "workers": 0,
         "at_once": 2,
         "stack": 3,
-        "sync_batch_norm": True,  # of one process, which it does not change
         "evaluate_every": 3,
         "evaluate_batches": 1,
         "checkpoint_seconds": 7.0,

@@ -18,8 +18,7 @@ from typer.testing import CliRunner, Result
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
-from subspaces.experiments.evaluating.run_subject import _shrunk
-from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
+from subspaces.experiments.training import Recipe, Run, RunError
 from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.batches import training_batches
 from subspaces.experiments.training.execution import Execution
@@ -33,11 +32,6 @@ QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
 def tiny(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
     body = nn.Sequential(nn.Conv2d(3, 8, 5, stride=4), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
     return nn.Sequential(body, nn.Flatten(), nn.Linear(8, classes))
-
-
-def picky(classes: int) -> nn.Module:
-    """A network for images of 16 pixels a side."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, classes))
 
 
 def flowers(root: Path, per_class: int = 12, seed: int = 0) -> Path:
@@ -169,17 +163,6 @@ def test_the_images_may_be_named_and_are_compared(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("runs/*/result.json"))
 
 
-def test_imagenet_has_its_own_views() -> None:
-    with pytest.raises(ValueError, match=r"augment='resized-crop' with dataset='imagenet', whose images are always"):
-        Recipe(dataset="imagenet", pad=0, augment="resized-crop")
-
-
-def test_the_key_of_a_recipe_without_a_folder_is_that_of_none() -> None:
-    assert RECIPES["folder-line"].fingerprint == ""
-    assert RECIPES["folder-line"].image_size == 64
-    assert Recipe(dataset="folder", image_size=64).key == Recipe(dataset="folder").key
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -200,13 +183,6 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, options: l
 
 
 # Views
-
-
-def test_large_images_are_shown_small() -> None:
-    images = torch.arange(2 * 3 * 128 * 128).view(2, 3, 128, 128).remainder(256).to(torch.uint8)
-    means = images.double().view(2, 3, 64, 2, 64, 2).mean((3, 5))
-    assert (_shrunk(images).double() - means).abs().max() <= 0.5
-    assert _shrunk(images[..., :64, :64]).shape == (2, 3, 64, 64)
 
 
 def test_views_are_what_the_recipe_asks_for() -> None:

@@ -109,12 +109,6 @@ def test_stopped_anywhere_any_number_of_times(uninterrupted, tmp_path_factory, s
     assert_same_end(run, uninterrupted[case])
 
 
-def test_a_signal_in_the_last_step_does_not_lose_the_run(uninterrupted, tmp_path: Path):
-    with pytest.raises(Stopped):
-        train_here(recipe_of("sgd"), tmp_path, tick=Countdown(STEPS, lambda: signalled(signal.SIGTERM)))
-    assert_same_end(train_here(recipe_of("sgd"), tmp_path), uninterrupted["sgd"])
-
-
 def test_handlers_of_signals_are_restored(tmp_path: Path):
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
@@ -156,18 +150,6 @@ def test_a_streaming_run_continues_within_an_epoch_and_between_epochs(steps, fol
     with pytest.raises(Stopped):
         train(out=tmp_path, tick=Countdown(steps, lambda: signalled(signal.SIGTERM)))
     assert_same_end(train(out=tmp_path), whole)
-
-
-def test_a_streaming_run_continues_from_the_end_of_an_epoch(folders, tmp_path: Path):
-    recipe = dataclasses.replace(
-        BASE, dataset="imagenet", network="training_cases:convolutional", batch=3, epochs=3, flip=True
-    )
-    execution = dataclasses.replace(EXECUTION, workers=0, checkpoint_seconds=0.0)
-    options = {"dataset": folders, "execution": execution}
-    whole = train_one(recipe, tmp_path / "whole", **options)
-    with pytest.raises(Interrupted):
-        train_one(recipe, tmp_path, tick=Countdown(8, crash), **options)  # after the checkpoint of its last step
-    assert_same_end(train_one(recipe, tmp_path, **options), whole)
 
 
 def trains_files(pause: Pause, root: Path, out: Path, steps: int) -> None:

@@ -11,7 +11,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 from helpers import resealed, unsealed
 from processes import Pause, Worker
@@ -112,12 +111,6 @@ def test_the_commit_is_that_of_the_repository_that_tracks_the_source(tmp_path: P
         assert copied.commit() == (head[:12] if tracked else None)
 
 
-def test_every_start_is_noted(tmp_path: Path):
-    run = interrupted(tmp_path)
-    train_one(RECIPE, tmp_path)
-    assert len(run.starts()) == 2
-
-
 def test_the_log_has_a_row_for_every_epoch(tmp_path: Path):
     seen = []
     run = train_one(RECIPE, tmp_path, report=lambda run, row: seen.append(row))
@@ -130,14 +123,6 @@ def test_the_log_has_a_row_for_every_epoch(tmp_path: Path):
     assert run.log()[0]["l2"] > 1
     assert 0 <= run.log()[0]["cos2"] < 0.1
     assert run.result == {**run.log()[-1], "test_accuracy": run.result["test_accuracy"]}
-
-
-def test_an_unfinished_run_has_a_checkpoint_and_no_result(tmp_path: Path):
-    run = interrupted(tmp_path)
-    assert (run.folder / "state.safetensors").is_file()
-    assert not run.family_file.exists()
-    with pytest.raises(RunError, match="not finished"):
-        _ = run.result
 
 
 def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
@@ -218,61 +203,12 @@ def test_a_recipe_under_another_name_is_the_same_run(tmp_path: Path):
     assert renamed.finished
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "\0\0", '{"epochs": 3'])
-def test_a_damaged_configuration_is_refused(content, tmp_path: Path):
-    run = interrupted(tmp_path)
-    (run.folder / "config.json").write_text(content)
-    for use in (lambda: ss_train(tmp_path), lambda: Run.open(run.folder)):
-        with pytest.raises(RunError, match=r"config\.json is damaged"):
-            use()
-
-
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
     with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
         Run.open(tmp_path)
     run_files.write_json(tmp_path / "config.json", {"epoch": 3}, RECIPE.key)
     with pytest.raises(RunError, match=r"config\.json is not a recipe: .*'epochs'"):
         Run.open(tmp_path)
-
-
-def test_a_damaged_environment_is_refused(tmp_path: Path):
-    run = interrupted(tmp_path)
-    (run.folder / "environment.json").write_text("{}")
-    with pytest.raises(RunError, match=r"environment\.json is damaged"):
-        ss_train(tmp_path)
-
-
-def cut(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def flipped(content: bytes) -> bytes:
-    return b"\xff" * 8 + content[8:]
-
-
-@pytest.mark.parametrize("damage", [cut, flipped, lambda content: b""])
-def test_a_damaged_checkpoint_is_refused_and_kept(damage, tmp_path: Path):
-    run = interrupted(tmp_path)
-    state = run.folder / "state.safetensors"
-    state.write_bytes(damage(state.read_bytes()))
-    before = state.read_bytes()
-    with pytest.raises(RunError, match=r"state\.safetensors is damaged .*remove it to train"):
-        ss_train(tmp_path)
-    assert state.read_bytes() == before
-
-
-@pytest.mark.parametrize("lost", ["half", "all", "file"])
-def test_a_log_that_lost_lines_is_refused(lost, tmp_path: Path):
-    run = interrupted(tmp_path)
-    log = run.folder / "log.jsonl"
-    if lost == "file":
-        log.unlink()
-    else:
-        log.write_bytes(cut(log.read_bytes()) if lost == "half" else b"")
-    with pytest.raises(
-        RunError, match=r"log\.jsonl is damaged \(it has \d lines, and had \d when the run was last saved"
-    ):
-        ss_train(tmp_path)
 
 
 def unknown(content: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -294,47 +230,6 @@ def test_a_checkpoint_that_does_not_fit_is_refused(change, tmp_path: Path):
     run.save_checkpoint(change(tensors), progress)
     with pytest.raises(RunError, match=r"state\.safetensors does not fit .*remove the folder"):
         ss_train(tmp_path)
-
-
-@pytest.mark.parametrize("progress", [{}, {"epoch": 1}])
-def test_a_checkpoint_without_its_place_is_refused(progress, tmp_path: Path):
-    run = interrupted(tmp_path)
-    tensors, _ = run.load_checkpoint()
-    run.save_checkpoint(tensors, progress)
-    with pytest.raises(RunError, match=r"state\.safetensors does not fit .*remove the folder"):
-        ss_train(tmp_path)
-
-
-@pytest.mark.parametrize("header", ["[]", "{}", "3"])
-def test_a_checkpoint_with_a_strange_header_is_refused(header, tmp_path: Path):
-    run = interrupted(tmp_path)
-    tensors, _ = run.load_checkpoint()
-    safetensors.torch.save_file(tensors, run.folder / "state.safetensors", {"progress": header})
-    with pytest.raises(RunError, match=r"state\.safetensors is damaged"):
-        ss_train(tmp_path)
-
-
-@pytest.mark.parametrize("damage", [cut, flipped, lambda content: b""])
-def test_a_damaged_family_of_a_finished_run_is_refused(damage, tmp_path: Path):
-    run = train_one(RECIPE, tmp_path)
-    run.family_file.write_bytes(damage(run.family_file.read_bytes()))
-    with pytest.raises(RunError, match=r"family\.safetensors is damaged .*remove the folder"):
-        ss_train(tmp_path)
-
-
-def test_a_damaged_line_of_the_log_is_named(tmp_path: Path):
-    run = train_one(RECIPE, tmp_path)
-    log = run.folder / "log.jsonl"
-    log.write_bytes(log.read_bytes().replace(b'{"epoch": 2', b"?"))
-    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(line 2: "):
-        run.log()
-
-
-def test_a_damaged_result_is_named(tmp_path: Path):
-    run = train_one(RECIPE, tmp_path)
-    (run.folder / "result.json").write_text("")
-    with pytest.raises(RunError, match=r"result\.json is damaged"):
-        _ = run.result
 
 
 # Training that goes wrong
@@ -404,23 +299,6 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path):
     assert [run.finished for run in runs] == [False, True, False, True]
 
 
-def test_a_run_that_fails_does_not_stop_those_on_other_data(tmp_path: Path):
-    from subspaces.experiments.training import train
-
-    recipes = [ABSURD, dataclasses.replace(RECIPE, batch=100)]
-    with pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
-        train(recipes, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
-    assert [Run.under(tmp_path, recipe).finished for recipe in recipes] == [False, True]
-
-
-def test_runs_that_take_turns_go_on_without_one_that_fails(tmp_path: Path):
-    runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
-    with stop_on_signals() as stop:
-        (error,) = Scheduler(digits(), CPU, Watch(), stop).train([[run] for run in runs])
-    assert runs[0].folder.name in str(error)
-    assert runs[1].finished
-
-
 def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in (ABSURD, RECIPE)]
     tick = Countdown(8, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
@@ -456,14 +334,6 @@ def test_only_one_process_trains_a_run(tmp_path: Path):
     holder.kill()
     (run,) = ss_train(tmp_path)
     assert run.finished
-
-
-def test_a_run_is_locked_in_its_own_process_too_and_free_afterwards(tmp_path: Path):
-    run = Run.under(tmp_path, RECIPE)
-    with run.locked(), pytest.raises(RunError, match=f"process {os.getpid()}"), run.locked():
-        pass
-    with run.locked():
-        pass
 
 
 def test_a_run_that_another_process_finished_in_the_meantime_is_left_alone(tmp_path: Path):

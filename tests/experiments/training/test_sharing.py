@@ -13,7 +13,7 @@ from processes import Pause, Worker
 from training_cases import DIGITS, assert_same_end
 
 from subspaces.cli import app
-from subspaces.experiments.training import Recipe, Run, RunError, train
+from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Display
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
@@ -102,12 +102,6 @@ def test_one_that_waits_can_be_stopped(alone: list[Run], tmp_path: Path) -> None
     assert not run.finished
 
 
-def test_a_process_does_not_wait_for_itself(tmp_path: Path) -> None:
-    run = Run.under(tmp_path, RECIPE)
-    with run.locked(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
-        train(RECIPE, out=tmp_path, **QUIET)
-
-
 # What is left
 
 
@@ -124,25 +118,6 @@ def test_the_checkpoint_of_a_finished_run_is_removed(copied: Run) -> None:
     train(copied.recipe, out=copied.folder.parent, **QUIET)
     assert not state.exists()
     assert starts(copied) == before
-
-
-def test_the_checkpoint_stays_while_another_process_is_about_to_remove_it(copied: Run) -> None:
-    state = copied.folder / "state.safetensors"
-    state.touch()
-    with copied.locked():
-        Worker(trains, copied.folder.parent, [copied.recipe]).end()
-        assert state.exists()
-
-
-def test_half_a_file_of_a_killed_writer_is_no_run(tmp_path: Path) -> None:
-    run = Run.under(tmp_path, RECIPE)
-    run.folder.mkdir()
-    (run.folder / ".config.json.0123abcd.partial").touch()
-    (run.folder / ".lock").touch()
-    assert Run.begun([run.folder]) == []
-    with run.locked():
-        pass
-    assert not run.folder.exists()
 
 
 def test_a_refused_run_leaves_no_folder_that_was_made_for_it(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from processes import Pause, Worker
-from training_cases import CPU, DIGITS, Countdown, contents, digits, jsonl, rows, train_runs
+from training_cases import CPU, DIGITS, Countdown, digits, jsonl, train_runs
 
-from subspaces.experiments.training import RECIPES, Recipe, Run, RunError, Stopped, train
-from subspaces.experiments.training.display import Display, display
+from subspaces.experiments.training import RECIPES, Run, RunError, Stopped, train
+from subspaces.experiments.training.display import display
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
 
@@ -27,29 +27,6 @@ def test_a_name_is_enough(tmp_path: Path):
     assert run.folder.parent == tmp_path
     assert run.result["epoch"] == 2
     assert 0 <= run.result["test_accuracy"] <= 1
-
-
-def test_recipes_and_seeds_in_the_order_asked_for(tmp_path: Path):
-    line = dataclasses.replace(RECIPE, name="line", method="line")
-    runs = quietly([line, "digits-standard", RECIPE], seeds=[3, 1], out=tmp_path, epochs=1)
-    assert [(run.recipe.name, run.recipe.seed) for run in runs] == [
-        ("line", 3),
-        ("line", 1),
-        ("digits-standard", 3),
-        ("digits-standard", 1),
-        ("small", 3),
-        ("small", 1),
-    ]
-    assert all(run.finished for run in runs)
-    assert all(run.recipe.epochs == 1 for run in runs)
-    assert len({run.folder for run in runs}) == 6
-
-
-def test_a_run_among_others_is_that_run_alone(tmp_path: Path):
-    several = quietly(RECIPE, seeds=[0, 1, 2], out=tmp_path / "several", method="line", stack=1)
-    (alone,) = quietly(dataclasses.replace(RECIPE, method="line", seed=1), out=tmp_path / "alone")
-    assert rows(several[1]) == rows(alone)
-    assert contents(several[1].family_file) == contents(alone.family_file)
 
 
 def test_the_same_run_twice_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -101,22 +78,12 @@ def test_what_is_wrong_is_said(options, message, tmp_path: Path):
         quietly(RECIPE, out=tmp_path, **options)
 
 
-def test_an_unknown_recipe_is_an_error():
-    with pytest.raises(ValueError, match="did you mean 'digits-line'"):
-        train("digit-line")
-
-
 def test_a_missing_data_folder_is_an_error(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="cifar10"):
         quietly("cifar10-line", out=tmp_path, data=tmp_path / "none", epochs=1)
 
 
 # What is shown
-
-
-def test_quiet_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    quietly(RECIPE, out=tmp_path, tensorboard=True)
-    assert capfd.readouterr() == ("", "")
 
 
 def test_json_is_a_line_for_every_epoch(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -133,16 +100,6 @@ def test_bars_go_to_standard_error_with_the_newest_numbers(tmp_path: Path, capfd
     assert output == ""
     assert "small seed 0" in errors
     assert "epoch 2/2" in errors
-
-
-def test_the_log_is_written_for_tensorboard(tmp_path: Path):
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    (run,) = quietly(RECIPE, out=tmp_path, tensorboard=True, method="line")
-    events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
-    assert set(events.Tags()["scalars"]) == set(run.log()[0]) - {"epoch"}
-    for name in ("loss", "l2", "learning_rate"):
-        found = [(event.step, event.value) for event in events.Scalars(name)]
-        assert found == [(row["epoch"], pytest.approx(row[name])) for row in run.log()]
 
 
 def full(pause: Pause, out: Path) -> None:
@@ -174,15 +131,6 @@ def stopped(out: Path, steps: int) -> Run:
     with display("quiet", tensorboard=True) as shown, pytest.raises(Stopped):
         train_runs([run], digits(), CPU, shown.report, count, begin=shown.begin)
     return run
-
-
-def test_a_half_written_line_after_the_checkpoint_is_no_obstacle(tmp_path: Path):
-    run = stopped(tmp_path, 8)
-    with open(run.folder / "log.jsonl", "a") as file:
-        file.write('{"epoch": 2, "lo')
-    for show in ("bar", "quiet"):
-        quietly(RECIPE, out=tmp_path, show=show, tensorboard=True)
-    assert [row["epoch"] for row in run.log()] == [1, 2]
 
 
 def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_path: Path):
@@ -218,22 +166,3 @@ def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
         (task,) = shown.bars.tasks
     assert found == [8]
     assert task.completed == task.total == 12
-
-
-def test_a_bar_counts_a_smaller_last_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """1,200 images in batches of 500 are three steps."""
-    counts: list[int] = []
-    monkeypatch.setattr(Display, "begin", lambda shown, run, epoch, done, batches: counts.append(batches))
-    quietly(RECIPE, out=tmp_path, batch=500, epochs=1)
-    assert counts == [3]
-
-
-def test_without_tensorboard_there_is_no_such_folder(tmp_path: Path):
-    (run,) = quietly(RECIPE, out=tmp_path)
-    assert not (run.folder / "tensorboard").exists()
-
-
-def test_a_recipe_of_ones_own(tmp_path: Path):
-    recipe = Recipe(dataset="digits", network="training_cases:dropped", dropout=0.2, method="line", epochs=1, pad=0)
-    (run,) = quietly(recipe, out=tmp_path)
-    assert run.folder.name.startswith("custom-seed0-")

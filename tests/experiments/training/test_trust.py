@@ -112,10 +112,3 @@ def test_no_factory_is_called_without_trust(folder: Path, network: str) -> None:
     resealed(folder / "config.json", lambda fields: fields.update(network=network))
     with pytest.raises(RunError, match=f"names the network '{network}'"):
         ss.evaluate(folder, **QUIET)
-
-
-@pytest.mark.parametrize("network", ["mlp", "timm:resnet18", "torchvision:resnet18"])
-def test_registered_networks_need_no_trust(network: str, tmp_path: Path) -> None:
-    recipe = dataclasses.replace(DIGITS, network=network)
-    Run(tmp_path, recipe).start(Execution(device="cpu"))
-    Run.open(tmp_path).check_trusted(False)
