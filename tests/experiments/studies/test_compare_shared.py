@@ -26,7 +26,7 @@ def without_plotly(*_: Any) -> None:
 def compares(pause: Pause, folder: Path, steps: int = 0, answers: int = 0) -> None:
     """Compare, and pause after some steps of training or before some network is asked; figures take their time."""
     importlib.import_module("subspaces.experiments.studies.compare").write_report = without_plotly  # type: ignore[attr-defined]
-    tables._draw = lambda *_: ([], [])  # type: ignore[assignment]
+    tables.write_figure = lambda *_: []  # type: ignore[assignment]
     tick, answer = Display.tick, Predictor.outputs
     asked = []
 

@@ -21,8 +21,6 @@ FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
 def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
     class Found(Result):
-        name = "name"
-
         def tables(self) -> list[Table]:
             return [Table("A", ["b", "c"], [["x|", "1\n2"]], 1)]
 
@@ -35,14 +33,10 @@ def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
         def rows(self) -> dict[str, list[dict[str, Any]]]:
             return {"name": [{"a": 1}], "more": [{"é": None}]}
 
-        def undrawn(self) -> list[str] | None:
-            return [] if figure is None else None
+        def draw(self) -> Figure | None:
+            return None if figure is None else figure()
 
-        def draw(self) -> Figure:
-            assert figure is not None
-            return figure()
-
-    made = Found().write(folder)
+    made = Found(name="name").write(folder)
     return made.files, made.left_out
 
 
@@ -123,9 +117,3 @@ def test_every_environment_is_there_once_whatever_the_order_of_the_runs(tmp_path
     assert tables.environments(runs[::-1]) == found
     assert tables.environments([*runs, *runs]) == found
     assert tables.environments([]) == []
-
-
-def test_a_run_was_trained_where_it_was_started_last(tmp_path: Path) -> None:
-    run = run_in(tmp_path / "a", start("1", hardware="a GPU", commit="old"), start("2", commit="new"))
-    known = {"hardware": "a CPU", "torch": "2.9", "subspaces": "0.1", "commit": "new"}
-    assert tables.started(run) == {"run": "a", **known}

@@ -93,18 +93,9 @@ def _legend(drawing: Figure, reference: Entry, seeds: int) -> None:
     style.legend(drawing, handles, columns=len(handles), title=title)
 
 
-Series = Mapping[str, tuple[list[float], list[Entry]]]
-"""Methods by name: numbers on the axis below, and the entry at each."""
-
-
-def over_levels(title: str, found: Series, seeds: int, chosen: bool) -> Figure:
-    """Draw accuracy and ECE over the level of label noise."""
-    percent = {name: ([100 * level for level in levels], entries) for name, (levels, entries) in found.items()}
-    told = "; settings chosen on held-out images" if chosen else ""
-    return over(title, percent, seeds, "random training labels (%)", told)
-
-
-def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> Figure:
+def over(
+    title: str, found: Mapping[str, tuple[list[float], list[Entry]]], seeds: int, below: str, told: str = ""
+) -> Figure:
     """Draw accuracy and ECE over some number that is named below the axis."""
     with style.styled():
         drawing = style.blank(style.PAGE, 2.5)
@@ -114,7 +105,7 @@ def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> F
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
             shown = described(metric)
             for name, (places, entries) in found.items():
-                values = np.array([entry.values(metric) for entry in entries]).T  # [seeds, places]
+                values = np.array([entry.spread(metric).values for entry in entries]).T  # [seeds, places]
                 style.band(each, Curve(np.array(places), values), shown.scale, looks[name])
             each.set(xlabel=below, ylabel=shown.axis)
             each.set_xticks(sorted({place for places, _ in found.values() for place in places}))
