@@ -13,7 +13,7 @@ from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.experiments.paper.claims import Claim
 from subspaces.experiments.paper.scales import Scale, Setup
 from subspaces.experiments.studies.instability import shared_epochs
-from subspaces.experiments.studies.mixtures import PER, WORDS
+from subspaces.experiments.studies.mixtures import MIXTURES, WORDS
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.text import Catalogue, nearest
 
@@ -108,7 +108,7 @@ VALUES: dict[str, Callable[[Setup], Sequence[Any]]] = {
     "swa": lambda _: ("cyclic SWA", "constant SWA"),
     "alpha": lambda _: (0.25, 0.75),
     "more": lambda _: ("2 samples", "4 samples", "features apart"),
-    "mixture": lambda _: [WORDS[kind] for kind in PER],
+    "mixture": lambda _: [WORDS[kind] for kind in MIXTURES],
     "m": lambda setup: setup.scale.vertices,
     "fewest": lambda setup: setup.scale.vertices[:1],
     "most": lambda setup: setup.scale.vertices[-1:],

@@ -12,7 +12,7 @@ from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
-from subspaces.experiments.studies.mixtures import KINDS, WORDS, Kind
+from subspaces.experiments.studies.mixtures import KINDS, MIXTURES, WORDS, Kind
 from subspaces.experiments.studies.setting import plain
 from subspaces.reports.figures import along, style
 
@@ -118,7 +118,6 @@ def over(
 # Instability
 
 AVERAGES: tuple[Kind, ...] = ("average", "ensemble")
-MIXTURES: tuple[Kind, ...] = ("global", "layerwise", "per-weight")
 LOOKS: dict[Kind, style.Look] = {
     "branch": style.Look(style.GREYS[0], "*", style.DOTS[0]),
     **{kind: style.Look(style.COLOURS[i], style.MARKERS[i]) for i, kind in enumerate((*AVERAGES, *MIXTURES))},

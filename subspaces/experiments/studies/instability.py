@@ -24,7 +24,7 @@ from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.kept import Kept
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import headlines
-from subspaces.experiments.studies.mixtures import KINDS, PER, WORDS, Kind, Mixing
+from subspaces.experiments.studies.mixtures import KINDS, MIXTURES, WORDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Plan, Setting, resolve, run, whole_numbers
 from subspaces.experiments.studies.tables import Drawing, Result, Table
 from subspaces.experiments.training.recipe import Recipe
@@ -76,7 +76,7 @@ class InstabilityPlan(Plan["InstabilityStudy"]):
         trunks = [(seed, shared) for seed in self.seeds for shared in self.shared]
         subject = run_subjects(self.setting.data, self.setting.measured_on.resolved())
         with stop_on_signals() as stop, bars(self.setting.show == "bar", stop.raise_if_stopped) as display:
-            total = len(trunks) * sum(models + 2 + len(PER) * self.draws for models in self.models)
+            total = len(trunks) * sum(models + 2 + len(MIXTURES) * self.draws for models in self.models)
             tick = counted(display, "networks that share epochs", 0, total)
 
             def of_trunk(trunk: tuple[int, int]) -> list[dict[str, Any]]:

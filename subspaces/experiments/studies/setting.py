@@ -198,7 +198,7 @@ def train_missing(
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
     if evaluation is not None and setting.execution.ray is not None:
         where["then"] = partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
-    found = {}
+    found = dict[str, Run]()
     for some in ([one for one in ordered if bool(one.start_from) == later] for later in (False, True)):
         if some:
             runs = train_recipes(some, setting.execution, tensorboard=setting.tensorboard, **where)

@@ -169,7 +169,7 @@ def test_the_same_again_trains_and_measures_nothing(tmp_path: Path, monkeypatch:
         return study_noise([STANDARD, LINE], runs=tmp_path / "runs", out=tmp_path / "to", **settings).files
 
     files = [path.read_bytes() for path in call()]
-    monkeypatch.setattr("subspaces.experiments.training.groups.train_runs", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", lambda *_: pytest.fail("again"))
     monkeypatch.setattr("subspaces.evaluation.predictor.Predictor.outputs", None)
     assert [path.read_bytes() for path in call()] == files
     names = [f"noise.{ending}" for ending in ("json", "csv", "md", "png", "pdf")]
