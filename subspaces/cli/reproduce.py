@@ -136,18 +136,18 @@ def _show_plan(planned: "ReproductionPlan", as_json: bool) -> None:
     """Print what would be trained, figure by figure, and all together, with every run once."""
     from subspaces.experiments.studies.setting import states
 
-    rows = [row for row in _rows(planned) if not row["obstacle"]]
-    left = sum(state in ("to train", "to continue") for _, state in states(planned.recipes, planned.setting.runs))
-    total = {"runs": len(planned.recipes), "left": left}
+    rows = _rows(planned)
+    total = sum(state in ("to train", "to continue") for _, state in states(planned.recipes, planned.setting.runs))
     if as_json:
-        typer.echo(json.dumps({"figures": rows, "total": total}))
+        typer.echo(json.dumps({"figures": rows, "total": {"runs": len(planned.recipes), "left": total}}))
         return
     numbers = ("runs × epochs", "to train")
     table = printing.table("figure", "in the paper", "on", *numbers, names="figure", numbers=numbers)
     for row in rows:
-        table.add_row(*map(escape, (row["figure"], row["where"], row["on"])), row["size"], str(row["left"]))
+        left = "not here" if row["obstacle"] else str(row["left"])
+        table.add_row(*map(escape, (row["figure"], row["where"], row["on"], row["size"], left)))
     table.add_section()
-    table.add_row("all, each run once", "", "", str(total["runs"]), str(total["left"]))
+    table.add_row("all, each run once", "", "", str(len(planned.recipes)), str(total))
     printing.show(table)
     _tell_obstacles([planned])
 

@@ -127,7 +127,5 @@ def _verdict(difference: Difference) -> Verdict:
 
 def counted(verdicts: Sequence[Verdict]) -> str:
     """Return how many claims have each verdict, in words."""
-    several = {"holds": "hold", "does not": "do not", "too noisy to say": "are too noisy to say"}
-    one = {"too noisy to say": "is too noisy to say"}
-    found = {each: verdicts.count(each) for each in VERDICTS if each in verdicts}
-    return listed(f"{n} {several[each] if n > 1 else one.get(each, each)}" for each, n in found.items())
+    words = ("hold", "do not", "are too noisy to say")
+    return listed(f"{verdicts.count(each)} {word}" for each, word in zip(VERDICTS, words, strict=True))

@@ -120,11 +120,8 @@ def _chosen(name: str | Sequence[str], scale: Scale, on: str | Sequence[str] | N
         if one != ALL and one not in FIGURES:
             raise ArgumentError(f"no figure {one!r}: {nearest(one, [*FIGURES, ALL])} (`subspaces reproduce list`)")
     figures = [figure for figure in FIGURES.values() if ALL in names or figure.name in names]
-    setups = {
-        (figure.name, scale.standard[each].key): (figure, Setup(scale.standard[each], scale))
-        for figure in figures
-        for each in figure.on
-    }
+    every = [(figure, scale.setup(each)) for figure in figures for each in figure.on]
+    setups = {(figure.name, setup.standard.key): (figure, setup) for figure, setup in every}
     if on is None:
         return list(setups.values())
     wanted = checks.all_of("on", on, (str,), "the name of a network and its data, such as cifar10, or several")

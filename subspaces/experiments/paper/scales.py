@@ -1,10 +1,12 @@
 """The scales at which the paper is reproduced: which recipes stand for its networks, and how much is measured of them.
 
-Figures name the paper's networks and data sets, so that a new scale is one entry here.
+Figures name the paper's networks and data sets, so that a new scale is one entry of `scales.toml`.
 """
 
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from subspaces.errors import ArgumentError
@@ -13,11 +15,7 @@ from subspaces.experiments.methods import METHODS
 from subspaces.experiments.studies.grid import LEVELS, LISTS
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.recipes import RECIPES
-from subspaces.text import Catalogue
-
-CIFAR10, TINY18, TINY50 = "cifar10", "tiny-imagenet-resnet18", "tiny-imagenet-resnet50"
-IMAGENET, WIDE, MNIST = "imagenet-resnet50", "imagenet-wide-resnet50", "mnist"
-PAPER = (CIFAR10, TINY18, TINY50, IMAGENET, WIDE, MNIST)
+from subspaces.text import Catalogue, nearest
 
 
 @dataclass(frozen=True)
@@ -26,31 +24,31 @@ class Scale:
 
     name: str
     meaning: str
-    standard: Mapping[str, Recipe]  # standard training of what stands for the paper's networks and data sets
-    vertices: tuple[int, ...]  # of simplexes, and checkpoints of SWA
+    standard: Mapping[str, Mapping[str, Any]]  # by the paper's network and data set: a recipe, and changes to it
+    vertices: Sequence[int]  # of simplexes, and checkpoints of SWA
     members: int  # of ensembles that are no pair
-    epochs: tuple[int, int, int]  # of trainings of growing length
+    epochs: Sequence[int]  # of trainings of growing length
     validation: int  # images on which settings are chosen under label noise, and early stopping its epoch
     integral_rate: float  # the learning rate of Integral and what it is compared with
-    models: tuple[int, ...]  # of the instability analysis
+    models: Sequence[int]  # of the instability analysis
     draws: int
     cells: int  # of a plane, in each direction
-    severities: tuple[int, ...]  # of corruptions along a line
-    corruptions: str | tuple[str, ...]  # of which there are bars
-    shared: tuple[int, ...] | None = None  # epochs of the instability analysis; None: 0 and 1/32, 1/16, …, 3/4 of them
-    levels: tuple[float, ...] = LEVELS  # of label noise
-    lists: Mapping[str, Any] = field(default_factory=lambda: LISTS)  # of standard training tried under label noise
-    seeds: tuple[int, ...] = (0, 1, 2)
-    grid: tuple[float, ...] = GRID
-    coarse: tuple[float, ...] = tuple(step / 10 for step in range(11))  # along a line on corrupted images
+    severities: Sequence[int]  # of corruptions along a line
+    corruptions: str | Sequence[str]  # of which there are bars
+    shared: Sequence[int] | None = None  # epochs of the instability analysis; None: 0 and 1/32, 1/16, …, 3/4 of them
+    levels: Sequence[float] = LEVELS  # of label noise
+    lists: Mapping[str, Sequence[float]] = field(default_factory=lambda: LISTS)  # tried on standard training under it
+    seeds: Sequence[int] = (0, 1, 2)
+    grid: Sequence[float] = GRID
+    coarse: Sequence[float] = tuple(step / 10 for step in range(11))  # along a line on corrupted images
 
-    def __post_init__(self) -> None:
-        named: dict[str, Recipe] = {}
-        for one in self.standard.values():
-            if named.setdefault(one.name, one) != one:
-                raise ArgumentError(
-                    f"scale {self.name!r}: two recipes are called {one.name!r}; expected a name for each"
-                )
+    def setup(self, name: str) -> "Setup":
+        """Return what stands for a network and a data set of the paper."""
+        if (found := dict(self.standard.get(name, self.standard.get("any", {})))) == {}:
+            raise ArgumentError(
+                f"no network and data set {name!r} at the scale {self.name}: {nearest(name, self.standard)}"
+            )
+        return Setup(replace(RECIPES.find(found.pop("recipe")), **found), self)
 
 
 @dataclass(frozen=True)
@@ -79,41 +77,5 @@ class Setup:
         return replace(made, name=next(known, f"{self.name}-{method}{''.join(words)}"))
 
 
-_PAPER = Scale(
-    "paper",
-    "the paper's networks, data and epochs",
-    # the narrow network of ImageNet is trained longer than its recipe
-    standard={name: RECIPES[f"{name}-standard"] for name in PAPER}
-    | {IMAGENET: replace(RECIPES[f"{IMAGENET}-standard"], epochs=200)},
-    vertices=(2, 3, 4, 5, 6),
-    members=6,
-    epochs=(100, 200, 300),
-    validation=5000,
-    integral_rate=0.02,
-    models=(2, 5),
-    draws=5,
-    cells=21,
-    severities=(1, 3, 5),
-    corruptions="all",
-)
-_SMOKE = Scale(
-    "smoke",
-    "a small network on scikit-learn's digits with 40 % random labels: minutes on a CPU, and not the paper's setting",
-    standard=dict.fromkeys(PAPER, replace(RECIPES["digits-standard"], epochs=12)),
-    vertices=(2, 4),
-    members=4,
-    epochs=(12, 18, 24),
-    validation=200,
-    integral_rate=0.1,
-    models=(2, 3),
-    draws=2,
-    cells=5,
-    severities=(1, 5),
-    corruptions=("gaussian_noise", "snow", "contrast", "pixelate"),
-    shared=(0, 6),
-    levels=(0.0, 0.4),
-    lists={"label_smoothing": (0.1, 0.4)},  # the network has no dropout
-    grid=(0.0, 0.1, 0.25, 0.5),  # each with its opposite
-    coarse=(0.0, 0.1, 0.5),
-)
-SCALES = Catalogue("scale", [_SMOKE, _PAPER])
+_ENTRIES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+SCALES = Catalogue("scale", [Scale(name, **entry) for name, entry in _ENTRIES.items()])
