@@ -351,22 +351,22 @@ def selection() -> str:
 def reproduced() -> str:
     """Return the paper's figures: the first claim of each at the scale smoke, its verdicts, and whether it was made."""
     rows = []
-    for each in read("reproduce/smoke")["exhibits"]:
+    for each in read("reproduce/smoke")["figures"]:
         first, verdicts = each["claims"][0], [claim["verdict"] for claim in each["claims"]]
         counts = " / ".join(str(verdicts.count(word)) for word in ("holds", "does not", "too noisy to say"))
         scale = 100 if first["metric"] in ("accuracy", "ece", "change", "share") else 1
         difference = {name: value * scale / 100 for name, value in first["difference"].items() if name != "values"}
         cells = [first["claim"], interval(difference), first["verdict"], counts]
-        rows.append([each["exhibit"], each["where"], *cells, at_paper_scale(each["exhibit"])])
-    head = ["exhibit", "in the paper", "its first claim, on digits", "difference", "verdict", "hold / not / too noisy"]
+        rows.append([each["figure"], each["where"], *cells, at_paper_scale(each["figure"])])
+    head = ["figure", "in the paper", "its first claim, on digits", "difference", "verdict", "hold / not / too noisy"]
     return table([*head, "at the scale paper"], rows)
 
 
-def at_paper_scale(exhibit: str) -> str:
-    """Return on which networks and data an exhibit was made at the scale of the paper."""
+def at_paper_scale(figure: str) -> str:
+    """Return on which networks and data a figure was made at the scale of the paper."""
     there = (ROOT / "results" / "reproduce" / "paper.json").is_file()
-    found = read("reproduce/paper")["exhibits"] if there else []
-    return ", ".join(each["bench"] for each in found if each["exhibit"] == exhibit) or "not made yet"
+    found = read("reproduce/paper")["figures"] if there else []
+    return ", ".join(each["setup"] for each in found if each["figure"] == figure) or "not made yet"
 
 
 def which() -> str:

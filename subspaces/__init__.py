@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from subspaces.evaluations import Evaluation, evaluate, plot, report
     from subspaces.experiments import studies
     from subspaces.experiments.evaluating.integrity import check
+    from subspaces.experiments.paper.reproduce import reproduce
     from subspaces.experiments.studies.compare import compare
-    from subspaces.experiments.studies.reproduce import reproduce
     from subspaces.experiments.training import Recipe, train
 
 __all__ = [
@@ -80,7 +80,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(evaluation, name)
     if name in ("compare", "reproduce"):
-        return getattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), name)
+        package = "studies" if name == "compare" else "paper"
+        return getattr(importlib.import_module(f"subspaces.experiments.{package}.{name}"), name)
     if name in ("data", "studies"):
         return importlib.import_module(f"subspaces.experiments.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -167,7 +167,7 @@ COMMANDS = {
         ("run",),
     ),
     "compare": Command(
-        "subspaces.experiments.studies.compare:run",
+        "subspaces.experiments.studies.setting:run",
         ALL,
         {
             **output(),
@@ -178,7 +178,7 @@ COMMANDS = {
         },
     ),
     "study noise": Command(
-        "subspaces.experiments.studies.noise:run",
+        "subspaces.experiments.studies.setting:run",
         [*ALL, *LISTS],
         {
             "label_noise": Row("--label-noise 0.25", "label_noise", refused=True),
@@ -193,7 +193,7 @@ COMMANDS = {
         },
     ),
     "study integral": Command(
-        "subspaces.experiments.studies.integral:run",
+        "subspaces.experiments.studies.setting:run",
         ALL,
         {
             "label_noise": Row("--label-noise 0.25", "label_noise", refused=True),
@@ -203,7 +203,7 @@ COMMANDS = {
         },
     ),
     "study instability": Command(
-        "subspaces.experiments.studies.instability:run",
+        "subspaces.experiments.studies.setting:run",
         ["digits-standard"],
         {
             "keep_epoch": Row("--keep-epoch 3", "keep_epoch", refused=True),
@@ -218,8 +218,8 @@ COMMANDS = {
         ("recipe",),
     ),
     "reproduce": Command(
-        "subspaces.experiments.studies.reproduce:run",
-        ["along", "--json"],  # which tells no costs, that take a while
+        "subspaces.experiments.paper.reproduce:run",
+        ["along", "--json"],
         {
             **{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")},
             "seeds": SEEDS,
@@ -288,7 +288,7 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     **{
         name: {"code"}
         for name, command in COMMANDS.items()
-        if command.calls.startswith("subspaces.experiments.studies")
+        if command.calls.startswith(("subspaces.experiments.studies", "subspaces.experiments.paper"))
     },
     **{name: {"code"} for name in ("train", "evaluate", "export")},
     "reproduce": {"scale", "on", "dry_run", "quiet", "as_json"},

@@ -19,7 +19,7 @@ import subspaces as ss
 from subspaces import evaluation, networks
 from subspaces.cli import app
 from subspaces.experiments import methods, training
-from subspaces.experiments.studies.catalogue import EXHIBITS
+from subspaces.experiments.paper import FIGURES
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -216,7 +216,7 @@ def test_the_figures_of_the_guide_and_of_choosing_were_measured() -> None:
 # What CONTRIBUTING adds
 
 CATALOGUES: list[Any] = [methods.METHODS, training.RECIPES, evaluation.METRICS, evaluation.ANSWERS, evaluation.TASKS]
-CATALOGUES.append(EXHIBITS)
+CATALOGUES.append(FIGURES)
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
 
 
@@ -269,9 +269,9 @@ def test_the_task_in_contributing_is_a_task(added: dict[str, Any]) -> None:
     assert evaluation["pair"].apart == pytest.approx(float(((rates[0] + rates[1]) / 2 - counts).abs().mean()))
 
 
-def test_the_exhibit_in_contributing_is_made_by_name(added: dict[str, Any], tmp_path: Path) -> None:
+def test_the_figure_in_contributing_is_made_by_name(added: dict[str, Any], tmp_path: Path) -> None:
     made = ss.reproduce("moving-average", seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
-    ((claim,),) = (one.judged for one in made.exhibits)
+    ((claim,),) = (one.judged for one in made.figures)
     ece: dict[str, list[float]] = {"standard": [], "ema": []}
     for folder in sorted((tmp_path / "runs").iterdir()):
         ece["ema" if "ema" in folder.name else "standard"].append(ss.Evaluation.load(folder)["midpoint"].ece)

@@ -13,9 +13,8 @@ from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces.core.batchnorm import StatisticsWarning
-from subspaces.experiments.studies.catalogue import VERDICTS
-from subspaces.experiments.studies.catalogue.costs import Estimates
-from subspaces.experiments.studies.reproduce import plan, run
+from subspaces.experiments.paper import VERDICTS
+from subspaces.experiments.paper.reproduce import plan, run
 from subspaces.experiments.studies.setting import Setting
 from subspaces.networks import CResNet20
 
@@ -326,14 +325,12 @@ def test_recalibrated_from_batches_of_the_cpu():
     assert_close(ensemble.eval()(batch()[0]).sum(1), torch.ones(16, device="cuda"))
 
 
-# Exhibits
+# Figures of the paper
 
 
-def test_an_exhibit_is_estimated_and_made_on_the_device(tmp_path: Path):
+def test_a_figure_is_made_on_the_device(tmp_path: Path):
     quiet: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cuda"}
-    program = plan("dynamics", "smoke", Setting.of(seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **quiet))
-    cost = Estimates(None, program.setting.execution).cost(program.plans)
-    assert (cost.left, cost.seconds > 0) == (4, True)
-    (made,) = run(program).exhibits
+    planned = plan("dynamics", "smoke", Setting.of(seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **quiet))
+    (made,) = run(planned).figures
     assert [each.verdict in VERDICTS for each in made.judged] == [True] * 4
     assert (made.plan.setting.out / "reproduction.png").is_file()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import subspaces as ss
-from subspaces.experiments.studies.catalogue import EXHIBITS
+from subspaces.experiments.paper import FIGURES
 
 ROOT = Path(__file__).parent.parent
 _spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
@@ -106,10 +106,10 @@ def test_claims_about_the_demo_hold() -> None:
 # Files
 
 
-def test_every_exhibit_has_results_and_verdicts_follow_from_intervals() -> None:
+def test_every_figure_has_results_and_verdicts_follow_from_intervals() -> None:
     found = tables.read("reproduce/smoke")
-    assert [each["exhibit"] for each in found["exhibits"]] == list(EXHIBITS)
-    for claim in (claim for each in found["exhibits"] for claim in each["claims"]):
+    assert [each["figure"] for each in found["figures"]] == list(FIGURES)
+    for claim in (claim for each in found["figures"] for claim in each["claims"]):
         low, high = (claim["difference"][name] for name in ("low", "high"))
         assert claim["verdict"] == ("holds" if low > 0 else "does not" if high < 0 else "too noisy to say")
 

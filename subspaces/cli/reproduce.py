@@ -14,23 +14,20 @@ from subspaces.cli.shared import completing, option
 from subspaces.experiments.training import Execution
 
 if TYPE_CHECKING:
-    from subspaces.experiments.studies.catalogue import Plan, Reproduced
-    from subspaces.experiments.studies.catalogue.costs import Estimates
-    from subspaces.experiments.studies.reproduce import Program, Reproduction
+    from subspaces.experiments.paper import Reproduced, Reproduction
+    from subspaces.experiments.paper.reproduce import ReproductionPlan
 
 LIST = "list"
-UNITS = ((86400, "days"), (3600, "h"), (60, "min"), (1, "s"))
-ESTIMATE = "times are estimates: a few steps of each network were timed on this device"
 
 
 def _names() -> list[str]:
-    from subspaces.experiments.studies.catalogue import EXHIBITS
+    from subspaces.experiments.paper import FIGURES
 
-    return [LIST, "all", *EXHIBITS]
+    return [LIST, "all", *FIGURES]
 
 
 def _scales() -> list[str]:
-    from subspaces.experiments.studies.catalogue import SCALES
+    from subspaces.experiments.paper import SCALES
 
     return list(SCALES)
 
@@ -41,7 +38,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Exhibits of the paper, or all; list, or nothing, says which there are and what is possible here.",
+            help="Figures of the paper, or all; list, or nothing, says which there are and what is possible here.",
             show_default=False,
             autocompletion=completing(_names),
         ),
@@ -62,7 +59,7 @@ def reproduce(
         list[int] | None, option("Train everything once for each of these seeds.", "INT...", default="0 1 2")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the plan and what it costs.", rich_help_panel=shared.OUTPUT)
+        bool, typer.Option("--dry-run", help="Only show the plan: runs × epochs.", rich_help_panel=shared.OUTPUT)
     ] = False,
     data: shared.Data = ROOT,
     runs: Annotated[
@@ -76,13 +73,12 @@ def reproduce(
 ) -> None:
     """Reproduce figures of the paper: train and measure what is missing, draw them, and judge what the paper claims.
 
-    The plan and its cost come first. Runs are shared between figures. Each claim holds, does not, or is too noisy to
+    The plan comes first: runs × epochs. Runs are shared between figures. Each claim holds, does not, or is too noisy to
     say, by its difference over the seeds. The same command again continues what was stopped.
 
     Example: subspaces reproduce along betas --scale paper --data data
     """
-    from subspaces.experiments.studies.catalogue.costs import Estimates
-    from subspaces.experiments.studies.reproduce import plan, run
+    from subspaces.experiments.paper.reproduce import plan, run
     from subspaces.experiments.studies.setting import Setting
 
     with usage("out", "seeds", "scale", "on"):
@@ -92,98 +88,79 @@ def reproduce(
         setting = Setting.of(seeds=seeds or None, **where, **fields)
         listing = names in (None, [], [LIST])
         scales = _scales() if listing and scale is None else ["smoke" if scale is None else scale]
-        programs = [plan("all" if listing else names or (), one, setting, on or None) for one in scales]
-    estimates = Estimates(data, programs[0].setting.execution)
+        plans = [plan("all" if listing else names or (), one, setting, on or None) for one in scales]
     if listing:
-        _list(programs, estimates, as_json)
+        _list(plans, as_json)
         return
-    (program,) = programs
+    (planned,) = plans
     if dry_run or not as_json:
-        _show_plan(program, estimates, dry_run, as_json)
+        _show_plan(planned, as_json)
     if not dry_run:
-        alone = len(program.plans) == 1
-        made = run(program, lambda one: None if as_json else _show(one, alone))
+        alone = len(planned.plans) == 1
+        made = run(planned, lambda one: None if as_json else _show(one, alone))
         if as_json:
             typer.echo(json.dumps(made.summary()))
         else:
             _show_all(made)
 
 
-def lasting(seconds: float | None) -> str:
-    """Return a time as one would say it; what is not known is a dash."""
-    if seconds is None:
-        return "–"
-    size, word = next(((size, word) for size, word in UNITS if seconds >= 2 * size), UNITS[-1])
-    return f"{seconds / size:,.0f} {word}"
+def _rows(planned: "ReproductionPlan") -> list[dict[str, Any]]:
+    """Return what every figure takes on each network and data set, and why it is not possible where it is not."""
+    from subspaces.experiments.studies.setting import states
 
-
-def _rows(program: "Program", estimates: "Estimates") -> list[dict[str, Any]]:
-    """Return what every exhibit takes on each bench, and why it is not possible where it is not."""
-    planned: list[tuple[Plan, str | None]] = [(plan, None) for plan in program.plans]
     found = []
-    for plan, reason in [*planned, *program.obstacles]:
-        exhibit = plan.exhibit
-        about: dict[str, Any] = {
-            "exhibit": exhibit.name,
-            "where": exhibit.where,
-            "shows": exhibit.shows,
-            "on": plan.bench.name,
-        }
-        about |= {"scale": program.scale.name, "obstacle": reason}
-        found.append(about | vars(estimates.cost([plan])))
+    for one, reason in [*((each, None) for each in planned.plans), *planned.obstacles]:
+        about: dict[str, Any] = {"figure": one.figure.name, "where": one.figure.where, "shows": one.figure.shows}
+        about |= {"on": one.setup.name, "scale": planned.scale.name, "runs": len(one.recipes), "size": one.size}
+        left = sum(state in ("to train", "to continue") for _, state in states(one.recipes, planned.setting.runs))
+        found.append({**about, "left": left, "obstacle": reason})
     return found
 
 
-def _list(programs: "list[Program]", estimates: "Estimates", as_json: bool) -> None:
-    """List all exhibits, with what is possible here."""
-    rows = [row for program in programs for row in _rows(program, estimates)]
+def _list(plans: "list[ReproductionPlan]", as_json: bool) -> None:
+    """List all figures, and what is not possible here."""
+    rows = [row for planned in plans for row in _rows(planned)]
     if as_json:
         for row in rows:
             typer.echo(json.dumps(row))
         return
-    numbers = ("runs", "to train", "network-steps", "time left")
-    columns = ("exhibit", "in the paper", "shows", "scale", "on", *numbers, "here")
-    caption = f"`subspaces reproduce NAME --scale SCALE` makes one; {ESTIMATE}"
-    table = printing.table(*columns, caption=caption, names="exhibit", numbers=numbers)
-    for name in dict.fromkeys(row["exhibit"] for row in rows):
-        for place, row in enumerate(each for each in rows if each["exhibit"] == name):
-            about = ("", "", "") if place else (name, row["where"], row["shows"])
-            here = "no" if row["obstacle"] else "trained" if not row["left"] else "possible"
-            table.add_row(*map(escape, (*about, row["scale"], row["on"])), *_costs(row), here)
+    table = printing.table("figure", "in the paper", "shows", names="figure")
+    for figure, where, shows in dict.fromkeys((row["figure"], row["where"], row["shows"]) for row in rows):
+        table.add_row(*map(escape, (figure, where, shows)))
     printing.show(table)
-    _tell_obstacles(programs)
+    printing.echo("`subspaces reproduce NAME --scale SCALE --dry-run` shows what it takes")
+    _tell_obstacles(plans)
 
 
-def _show_plan(program: "Program", estimates: "Estimates", dry: bool, as_json: bool) -> None:
-    """Print what would be trained and measured, exhibit by exhibit, and all together, with every run once."""
-    rows, total = _rows(program, estimates), vars(estimates.cost(program.plans))
+def _show_plan(planned: "ReproductionPlan", as_json: bool) -> None:
+    """Print what would be trained, figure by figure, and all together, with every run once."""
+    from subspaces.experiments.studies.setting import states
+
+    rows = _rows(planned)
+    total = sum(state in ("to train", "to continue") for _, state in states(planned.recipes, planned.setting.runs))
     if as_json:
-        typer.echo(json.dumps({"exhibits": rows, "total": total}))
+        typer.echo(json.dumps({"figures": rows, "total": {"runs": len(planned.recipes), "left": total}}))
         return
-    numbers = ("runs", "to train", "network-steps", "time left")
-    caption = f"{ESTIMATE}{'; nothing was done' if dry else ''}"
-    table = printing.table("exhibit", "in the paper", "on", *numbers, caption=caption, names="exhibit", numbers=numbers)
-    for row in (row for row in rows if not row["obstacle"]):
-        table.add_row(*map(escape, (row["exhibit"], row["where"], row["on"])), *_costs(row))
+    numbers = ("runs × epochs", "to train")
+    table = printing.table("figure", "in the paper", "on", *numbers, names="figure", numbers=numbers)
+    for row in rows:
+        left = "not here" if row["obstacle"] else str(row["left"])
+        table.add_row(*map(escape, (row["figure"], row["where"], row["on"], row["size"], left)))
     table.add_section()
-    table.add_row("all, each run once", "", "", *_costs(total))
+    table.add_row("all, each run once", "", "", str(len(planned.recipes)), str(total))
     printing.show(table)
-    _tell_obstacles([program])
+    _tell_obstacles([planned])
 
 
-def _costs(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    return str(row["runs"]), str(row["left"]), f"{row['steps']:,.0f}", lasting(row["seconds"])
-
-
-def _tell_obstacles(programs: "list[Program]") -> None:
-    """Say once for each bench what is missing."""
-    found = {each.plan.bench.name: each.reason for program in programs for each in program.obstacles}
-    for bench, reason in found.items():
-        printing.echo(f"not possible here, on {bench}: {reason}")
+def _tell_obstacles(plans: "list[ReproductionPlan]") -> None:
+    """Say once for each network and data set what is missing."""
+    found = {each.plan.setup.name: each.reason for planned in plans for each in planned.obstacles}
+    for setup, reason in found.items():
+        printing.echo(f"not possible here, on {setup}: {reason}")
 
 
 def _show(made: "Reproduced", whole: bool) -> None:
-    """Show an exhibit as soon as it is made: its claims, and if it is the only one the tables that they stand on."""
+    """Show a figure as soon as it is made: its claims, and if it is the only one the tables that they stand on."""
     for table in made.tables() if whole else made.tables()[:1]:
         printing.show_table(table)
     printing.echo(f"wrote {', '.join(map(str, made.files))}")
@@ -192,8 +169,8 @@ def _show(made: "Reproduced", whole: bool) -> None:
 
 
 def _show_all(made: "Reproduction") -> None:
-    """Show all claims, where there are several exhibits, and how to read them."""
-    if len(made.exhibits) > 1:
+    """Show all claims, where there are several figures, and how to read them."""
+    if len(made.figures) > 1:
         printing.show_table(made.tables()[0])
     for note in made.notes():
         printing.echo(f"- {note}")

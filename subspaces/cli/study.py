@@ -1,4 +1,4 @@
-"""`subspaces compare` and `subspaces study instability | integral | noise`: many runs, one table."""
+"""`subspaces compare` and `subspaces study noise | grid | integral | instability`: many runs, one table."""
 
 import inspect
 import json
@@ -18,7 +18,7 @@ from subspaces.evaluation.settings import PASSES
 from subspaces.experiments.training import Execution, Recipe
 
 if TYPE_CHECKING:
-    from subspaces.experiments.studies.setting import Setting
+    from subspaces.experiments.studies.setting import Plan, Setting
     from subspaces.experiments.studies.tables import Result
 
 TRIED = "0.05 0.1 0.2 0.4 0.8"
@@ -42,11 +42,11 @@ DropoutPasses = Annotated[
 ]
 Ask = Callable[..., "Setting"]
 """Makes the setting of a command's own options, and of those that all of these commands have."""
-Build = Callable[..., tuple[Any, Callable[[Any], "Result"]]]
+Build = Callable[..., "Plan[Any]"]
 
 
 def study_command(out: str, without: Collection[str] = ()) -> Callable[[Build], Callable[..., None]]:
-    """Make a command of a function that plans: of what is asked for and its own options to a plan and what runs it.
+    """Make a command of a function that plans: of what is asked for and its own options to a plan.
 
     Args:
         out: where the tables go unless said otherwise.
@@ -76,17 +76,18 @@ def study_command(out: str, without: Collection[str] = ()) -> Callable[[Build], 
 
         @wraps(build)
         def command(dry_run: bool, quiet: bool, as_json: bool, seeds: Any, code: Any, **fields: Any) -> None:
+            from subspaces.experiments.studies import setting
             from subspaces.experiments.studies.setting import Setting
 
             arguments = {one.name: fields.pop(one.name) for one in mine}
             with usage("out", *arguments):
                 changes = shared.given(fields, quiet, as_json, seeds)
                 show = "quiet" if quiet or as_json else "bar"
-                plan, run = build(partial(Setting.of, seeds=seeds or None, show=show, **changes), **arguments)
+                plan = build(partial(Setting.of, seeds=seeds or None, show=show, **changes), **arguments)
             if dry_run:
                 printing.show_plan(plan.recipes, plan.setting.runs, as_json)
             else:
-                _show(run(plan), as_json)
+                _show(setting.run(plan), as_json)
 
         rest = inspect.Parameter("fields", inspect.Parameter.VAR_KEYWORD, annotation=Any)
         shown = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*mine, *options.values())]
@@ -126,7 +127,7 @@ def compare(
         ),
     ] = None,
     dropout_passes: DropoutPasses = PASSES,
-) -> Any:
+) -> "Plan[Any]":
     """Train and evaluate what is missing of several methods, and print and write one table of them all.
 
     Accuracy, NLL, ECE, Brier score and costs of every way in which a method answers, and differences that are
@@ -134,9 +135,9 @@ def compare(
 
     Example: subspaces compare digits-standard digits-line digits-simplex --seeds 0 1 2 -o comparison
     """
-    from subspaces.experiments.studies.compare import plan, run
+    from subspaces.experiments.studies.compare import plan
 
-    return plan(recipes, ask(ensembles=ensembles or None, dropout_passes=dropout_passes), reference), run
+    return plan(recipes, ask(ensembles=ensembles or None, dropout_passes=dropout_passes), reference)
 
 
 @study_command("instability", without=("keep_epoch", "start_from"))
@@ -159,7 +160,7 @@ def instability(
         option("How many networks are averaged, put together and mixed: numbers.", "INT...", SHARED, "2 5"),
     ] = None,
     draws: Annotated[int, typer.Option(help="Random mixtures of each kind.", rich_help_panel=SHARED)] = 5,
-) -> Any:
+) -> "Plan[Any]":
     """Train networks that share their first epochs, and measure their averages, ensembles and random mixtures.
 
     The first run keeps its checkpoint after the shared epochs, from which the others start. The same command again
@@ -167,9 +168,9 @@ def instability(
 
     Example: subspaces study instability digits-standard --shared 0 4 15 30 45 --seeds 0 1 -o instability
     """
-    from subspaces.experiments.studies.instability import MODELS, plan, run
+    from subspaces.experiments.studies.instability import MODELS, plan
 
-    return plan(recipe, ask(), shared or None, models or MODELS, draws), run
+    return plan(recipe, ask(), shared or None, models or MODELS, draws)
 
 
 @study_command("integral", without=("label_noise",))
@@ -185,19 +186,17 @@ def integral(
         ),
     ] = None,
     levels: Levels = None,
-) -> Any:
+) -> "Plan[Any]":
     """Compare Integral, whose ensemble of all networks of a line is one network, with others under label noise.
 
-    The network at the end of its line is also compared with the numerical integral. All methods train with the
-    learning rate 0.02 unless --learning-rate says otherwise: with 0.1 the training of Integral breaks down.
-    The same command again continues what was stopped.
+    All methods train with the learning rate 0.02 unless --learning-rate says otherwise: with 0.1 the training of
+    Integral breaks down. The same command again continues what was stopped.
 
     Example: subspaces study integral --data data --seeds 0 1 2 -o integral
     """
-    from subspaces.experiments.studies.integral import RECIPES, plan, run
-    from subspaces.experiments.studies.noise import LEVELS
+    from subspaces.experiments.studies.grid import INTEGRAL, LEVELS, plan_integral
 
-    return plan(recipes or RECIPES, ask(), levels or LEVELS), run
+    return plan_integral(recipes or INTEGRAL, ask(), levels or LEVELS)
 
 
 @study_command("noise", without=("label_noise",))
@@ -219,24 +218,23 @@ def noise(
     ] = "accuracy",
     ensembles: Ensembles = None,
     dropout_passes: DropoutPasses = PASSES,
-) -> Any:
+) -> "Plan[Any]":
     """Compare methods over levels of label noise: accuracy and calibration, one table and one figure.
 
-    Dropout and label smoothing are tried at several rates; the best on held-out images (--validation) is reported,
-    and beside it, marked, the best on the test set. The same command again continues what was stopped.
+    Dropout and label smoothing are tried at several rates; the best on held-out images (--validation) is reported.
+    The same command again continues what was stopped.
 
     Example: subspaces study noise cifar10-standard cifar10-simplex --validation 5000 --seeds 0 1 -o noise
     """
-    from subspaces.experiments.studies.noise import LEVELS, RATES, plan, run
+    from subspaces.experiments.studies.grid import LEVELS, RATES, plan
 
     lists = {"dropout": dropout_rates or RATES, "label_smoothing": smoothing_rates or RATES}
     asked = ask(ensembles=ensembles or None, dropout_passes=dropout_passes)
     try:
-        planned = plan(recipes, asked, levels or LEVELS, lists, by)
+        return plan(recipes, asked, levels or LEVELS, lists, by)
     except ValueError as error:
         hint = "; --dropout-rates 0 leaves dropout out of the study" if str(error).startswith("dropout=") else ""
         raise ArgumentError(f"{error}{hint}") from None
-    return planned, run
 
 
 def build() -> typer.Typer:

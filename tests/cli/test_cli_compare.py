@@ -1,7 +1,6 @@
 """`subspaces compare` and the studies: options, the table, JSON, a dry run, stopping and errors."""
 
 import dataclasses
-import importlib
 import json
 import os
 import signal
@@ -66,8 +65,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         seen.append(plan)
         raise Reached
 
-    for name in ("compare", "noise"):
-        monkeypatch.setattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), "run", pretend)
+    monkeypatch.setattr("subspaces.experiments.studies.setting.run", pretend)
     return seen
 
 
@@ -155,7 +153,6 @@ def test_a_study_of_noise(tmp_path: Path) -> None:
     assert [line.split(" network")[0] for line in lines if " network " in line] == [
         *("0 standard", "0 label smoothing", "40 standard", "40 label smoothing")
     ]
-    assert sum(line.count(" *") for line in lines if line.startswith(("0 label", "40 label"))) == 4
     assert (tmp_path / "to" / "noise.png").is_file()
 
 
@@ -209,7 +206,7 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
         ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study instability digits-standard --keep-epoch 3", "--keep-epoch=3: the study sets it itself"),
         ("study instability digits-standard --start-from x", "--start-from=x: the study sets it itself"),
-        ("study noise digits-standard --validation 9 --ensembles 2", "--ensembles=2: expected 2 or more"),
+        ("study noise digits-standard --validation 9 --dropout-rates 0 --ensembles 2", "--ensembles=2: expected"),
         ("study noise digits-standard --validation 9 --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
         ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),
         ("study nois", "nois"),

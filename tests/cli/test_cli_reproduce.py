@@ -8,17 +8,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from subspaces.cli import app
-from subspaces.cli.reproduce import lasting
-from subspaces.experiments.studies.catalogue import EXHIBITS
+from subspaces.experiments.paper import FIGURES
 
 WIDE = {"COLUMNS": "300", "TERMINAL_WIDTH": "300"}
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in an empty folder, where a step takes a millisecond."""
+    """Run in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("subspaces.experiments.studies.catalogue.costs.time_step", lambda *_: 0.001)
 
 
 def call(*arguments: str) -> Result:
@@ -32,44 +30,41 @@ def rows(text: str) -> list[dict[str, Any]]:
 def test_without_a_name_it_says_what_is_possible_here(tmp_path: Path) -> None:
     done = call()
     assert done.exit_code == 0
-    for name, kind in EXHIBITS.items():
-        assert f" {name} " in done.output
-        assert kind.shows in done.output
+    for name, figure in FIGURES.items():
+        (line,) = (line for line in done.output.splitlines() if line.split()[:1] == [name])
+        assert figure.shows in line
     assert "not possible here, on cifar10: cifar10 needs its files" in done.output
     assert "subspaces data get tiny-imagenet --data data" in done.output
-    assert "times are estimates" in done.output
     assert not list(tmp_path.iterdir())
 
 
 def test_the_list_for_programs() -> None:
     found = rows(call("list", "--json").stdout)
-    assert {row["exhibit"] for row in found} == set(EXHIBITS)
-    (along,) = (row for row in found if (row["exhibit"], row["on"]) == ("along", "cifar10"))
-    assert (along["runs"], along["steps"], along["scale"]) == (15, 15 * 160 * 391, "paper")
+    assert {row["figure"] for row in found} == set(FIGURES)
+    (along,) = (row for row in found if (row["figure"], row["on"]) == ("along", "cifar10"))
+    assert (along["runs"], along["size"], along["scale"]) == (15, "15 × 160", "paper")
     assert "cifar10 needs its files" in along["obstacle"]
-    assert [row["scale"] for row in rows(call("list", "--scale", "smoke", "--json").stdout)] == ["smoke"] * len(
-        EXHIBITS
-    )
+    smoke = rows(call("list", "--scale", "smoke", "--json").stdout)
+    assert [row["scale"] for row in smoke] == ["smoke"] * len(FIGURES)
 
 
 def test_a_plan_is_shown_and_nothing_is_done(tmp_path: Path) -> None:
     done = call("along", "dynamics", "--seeds", "0", "1", "--dry-run")
     assert done.exit_code == 0
-    assert "nothing was done" in " ".join(done.output.split())
-    (all_of_them,) = (line for line in done.output.splitlines() if "all, each run once" in line)
-    assert all_of_them.split()[-5:-2] == ["12", "12", "1,440"]
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
+    assert "along Figure 4 digits 10 × 12 10" in lines
+    assert "all, each run once 12 12" in lines
     assert not list(tmp_path.iterdir())
     (found,) = rows(call("along", "dynamics", "--seeds", "0", "1", "--dry-run", "--json").stdout)
-    assert [row["exhibit"] for row in found["exhibits"]] == ["dynamics", "along"]
-    assert found["total"]["runs"] == 12 < sum(row["runs"] for row in found["exhibits"])
+    assert [row["figure"] for row in found["figures"]] == ["dynamics", "along"]
+    assert found["total"]["runs"] == 12 < sum(row["runs"] for row in found["figures"])
 
 
-def test_an_exhibit_is_made_and_its_claims_are_told(tmp_path: Path) -> None:
+def test_a_figure_is_made_and_its_claims_are_told(tmp_path: Path) -> None:
     done = call("dynamics", "--seeds", "0", "1", "--quiet", "--device", "cpu", "--no-tensorboard")
     assert done.exit_code == 0, done.output
-    before, after = done.output.split("times are estimates")
-    assert "network-steps" in before
-    assert "nothing was done" not in after
+    before, after = done.output.split("all, each run once")
+    assert "4 × 12" in before
     assert "Figure 3: L2 distance and cos² between the ends of a line" in after
     assert "with β = 1 the ends are nearly orthogonal at the end" in after
     assert "ensemble of 0.1 and 0.9" in after  # the table of what was measured
@@ -79,18 +74,17 @@ def test_an_exhibit_is_made_and_its_claims_are_told(tmp_path: Path) -> None:
     again = call("dynamics", "--seeds", "0", "1", "--json", "--device", "cpu", "--no-tensorboard")
     (found,) = rows(again.stdout)
     assert found == json.loads((tmp_path / "reproduced" / "claims.json").read_text())
-    listed = call("list", "--scale", "smoke", "--seeds", "0", "1").output.splitlines()
-    (line,) = (line for line in listed if " dynamics " in line)
-    assert line.split()[-6:] == ["4", "0", "0", "1", "s", "trained"]
+    (planned,) = rows(call("dynamics", "--seeds", "0", "1", "--dry-run", "--json").stdout)
+    assert planned["total"] == {"runs": 4, "left": 0}
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["dynamic"], "no exhibit 'dynamic': did you mean 'dynamics'?"),
+        (["dynamic"], "no figure 'dynamic': did you mean 'dynamics'?"),
         (["along", "--scale", "papers"], "unknown scale 'papers': did you mean 'paper'?"),
         (["along", "--scale", "paper", "--on", "cifar"], "--on='cifar': did you mean 'cifar10'?"),
-        (["along", "--seeds", "1", "1001"], "the second is kept for a twin of the first"),
+        (["along", "--seeds", "1", "1001"], "the latter is that of the former's second network"),
         (["along", "--seeds", "-1"], "--seed=-1: expected"),
         (["along", "--quiet", "--json"], "--quiet and --json exclude each other"),
         (["along", "--device", "tpu"], "--device='tpu': expected auto, cpu, cuda"),
@@ -110,11 +104,3 @@ def test_what_is_not_possible_here_fails_with_the_reason(tmp_path: Path) -> None
     assert done.exit_code == 1
     assert "error: nothing of it is possible here: cifar10 needs its files" in done.stderr
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(None, "–"), (0.3, "0 s"), (90, "90 s"), (150, "2 min"), (9000, "2 h"), (86400 * 30, "30 days")],
-)
-def test_times_are_told_as_one_says_them(seconds: float | None, said: str) -> None:
-    assert lasting(seconds) == said

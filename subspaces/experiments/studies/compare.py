@@ -4,31 +4,31 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation.comparing import Group, groups_of, heading
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.settings import PASSES
 from subspaces.evaluation.statistics import CONFIDENCE, errors
-from subspaces.experiments import locks
 from subspaces.experiments.data import size_of
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import evaluation_of, evaluations_together
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import Entry, entries_of, headlines, names
+from subspaces.experiments.studies.entries import Entry, entries_of, headlines
 from subspaces.experiments.studies.setting import (
     Folder,
     OneRecipe,
+    Plan,
     Setting,
     check,
     find_reference,
     independent,
     resolve,
+    run,
     same,
-    train_missing,
 )
-from subspaces.experiments.studies.tables import Figure, Result, Table, attempt
+from subspaces.experiments.studies.tables import Drawing, Result, Table, attempt
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipe import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe
@@ -38,24 +38,13 @@ from subspaces.reports.page import write_report
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 1
-MARK = "*"  # chosen on the very images it is reported on
-UNDRAWN = "no figure: no method shares its seeds with a reference (--reference) to differ from"
 COST = (
     "Cost of training: network-steps, each one batch forward and backward through one network, without the passes for "
     "batch-norm statistics. Networks: how many of them see each test image."
 )
-OF_RUNS = "Ensembles of one size share no run. Each is compared with the mean of the reference over the seeds of its "
-OF_RUNS += "members."
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that a comparison is to do."""
-
-    recipes: list[Recipe]
-    reference: Recipe | None
-    setting: Setting
+OF_RUNS = (
+    "Ensembles of one size share no run. Each is compared with the mean of the reference over the seeds of its members."
+)
 
 
 def compare(
@@ -99,38 +88,91 @@ def compare(
     return run(plan(recipe, setting, reference))
 
 
-def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, reference: OneRecipe | None) -> Plan:
+@dataclass(frozen=True)
+class ComparisonPlan(Plan["Comparison"]):
+    """All that a comparison is to do."""
+
+    compared: list[Recipe]
+    reference: Recipe | None
+    second: list[Recipe] = field(default_factory=list)  # one more network for each seed, which is in ensembles alone
+    scaled: bool = True  # also answers after temperature scaling
+    about: dict[str, Any] = field(default_factory=dict)  # what `evaluate` is told
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        return [*self.compared, *self.second]
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        return self.about
+
+    def measure(self, runs: Sequence[Run]) -> "Comparison":
+        trained = {run.recipe.key: run for run in runs}
+        compared, second = ([trained[one.key] for one in some] for some in (self.compared, self.second))
+        where = self.setting.measuring()
+        records = evaluate(compared, dropout_passes=self.setting.dropout_passes, **where, **self.about)
+        evaluations = [evaluation_of(run, record) for run, record in zip(compared, records, strict=True)]
+        named = {run.folder.name: run for run in compared}
+        wanted = [[pair[0], other] for other in second if (pair := [r for r in compared if is_second(other, r)])]
+        standard = independent(self.compared)
+        for group in groups_of(evaluations):
+            members = [named[each.name] for each in group.evaluations]
+            if any(same(members[0].recipe, one) for one in standard):
+                for size in self.setting.sizes(len(members)):  # ensembles with a run in common would vary less
+                    starts = range(0, len(members) - size + 1, size)
+                    wanted += [members[start : start + size] for start in starts]
+        ensembles = evaluations_together(wanted, evaluations, to=self.setting.out, **where) if wanted else []
+        splits, images = (
+            records[0].dataset["splits"],
+            training_images(compared[0].recipe, records[0], self.setting.data),
+        )
+        groups, entries = groups_of([*evaluations, *ensembles]), list[Entry]()
+        for group in groups:
+            recipe = named[group.evaluations[0].name].recipe
+            entries += entries_of(group, recipe, list(splits), images, self.scaled)
+        known = (one for one in entries if self.reference is not None and same(one.recipe, self.reference))
+        return Comparison(entries, next(known, None), compared, second, images, splits["test"], groups)
+
+
+SECOND = 1000
+"""What is added to a seed for the second of two independent networks, so that every seed has an ensemble of its own."""
+
+
+def is_second(other: Run, first: Run) -> bool:
+    """Say whether a run is the second network for the seed of another."""
+    return first.recipe.seed + SECOND == other.recipe.seed and same(first.recipe, other.recipe)
+
+
+def plan(recipe: OneRecipe | Sequence[OneRecipe], setting: Setting, reference: OneRecipe | None) -> ComparisonPlan:
     """Check everything and return what is to be done; nothing is."""
     recipes, resolved = resolve(recipe, setting)
     chosen = find_reference(recipes, reference)
     check(recipes, resolved)
-    return Plan(recipes, chosen, resolved)
+    return ComparisonPlan(resolved, recipes, chosen)
 
 
-def run(plan: Plan) -> "Comparison":
-    """Train, measure and write what is missing."""
-    out = plan.setting.out
-    with locks.made(out):
-        runs = train_missing(plan.recipes, plan.setting, evaluation={})
-        made = measure(runs, plan.setting, plan.reference, scaled=True).write(out)
-        page, reason = attempt("page", lambda: [write_report(made.evaluations, out / "report.html")])
-        return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)
-
-
-# The table
+def training_images(recipe: Recipe, record: Evaluation, data: Path | None) -> int:
+    """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
+    if record.statistics["images"]:
+        return int(record.statistics["images"])
+    size = size_of(recipe.dataset, data, count=True, seed=recipe.data_seed, image_size=recipe.image_size)
+    if size is None:
+        raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
+    return size.training - recipe.validation
 
 
 @dataclass(frozen=True)
 class Comparison(Result):
     """Methods on the same data with the same seeds, and the one that they are compared with."""
 
-    name: ClassVar[str] = "comparison"
     entries: list[Entry]
     reference: Entry | None
     runs: list[Run]
+    second: list[Run]  # which are in ensembles alone
     training_images: int
     test_images: int
     groups: list[Group] = field(default_factory=list, repr=False)
+    name: str = field(default="comparison", kw_only=True)
 
     @property
     def frame(self) -> "pd.DataFrame":
@@ -138,11 +180,6 @@ class Comparison(Result):
         import pandas as pd
 
         return pd.concat([entry.frame for entry in self.entries], ignore_index=True)
-
-    @property
-    def evaluations(self) -> list[Evaluation]:
-        """Those of all runs, and of ensembles of them."""
-        return [one for group in self.groups for one in (*group.evaluations, *group.ensembles)]
 
     @property
     def recipe(self) -> Recipe:
@@ -157,31 +194,40 @@ class Comparison(Result):
     @property
     def pairs(self) -> list[Entry]:
         """The entries that can be set against the reference."""
-        return [entry for entry in self.entries if entry.against(self.reference, names()[0]) is not None]
+        return [entry for entry in self.entries if entry.against(self.reference, headlines()[0].name) is not None]
+
+    def write(self, folder: Path) -> "Comparison":
+        """Write all forms, and the report page."""
+        made = super().write(folder)
+        evaluations = [one for group in self.groups for one in (*group.evaluations, *group.ensembles)]
+        page, reason = attempt("page", lambda: [write_report(evaluations, folder / "report.html")])
+        return dataclasses.replace(made, files=made.files + page, left_out=made.left_out + reason)
 
     def tables(self) -> list[Table]:
         columns = ("method", "answer", *(each.title for each in headlines()), "training", "networks")
-        return [Table(self.heading(), columns, [self.cells(entry) for entry in self.entries], left=2)]
+        return [Table(self.heading(), columns, [self._cells(entry) for entry in self.entries], left=2)]
+
+    def _cells(self, entry: Entry) -> list[str]:
+        relative = entry.relative_cost(self.reference)
+        training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
+        return [entry.method, entry.words, *entry.cells(self.reference), training, str(entry.networks)]
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         rows = []
         for entry in self.entries:
             row: dict[str, Any] = {"method": entry.method, "answer": entry.words, "n": entry.count}
             rows.append({**row, **self._cost(entry), **entry.columns(self.reference)})
-        return {"comparison": rows}
+        return {self.name: rows}
 
-    def undrawn(self) -> list[str] | None:
-        return None if self.pairs else [UNDRAWN] * (len(self.entries) > 1)
+    def draw(self) -> Drawing:
+        from subspaces.experiments.studies import drawing
 
-    def draw(self) -> Figure:
-        from subspaces.experiments.studies import figures
-
-        assert self.reference is not None
-        return figures.differences(self.heading(), self.pairs, self.reference)
+        if self.reference is None or not self.pairs:
+            return None
+        return drawing.differences(self.heading(), self.pairs, self.reference)
 
     def summary(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
             **{name: getattr(self.recipe, name) for name in ALIKE},
             "split": "test",
             "images": self.test_images,
@@ -192,7 +238,6 @@ class Comparison(Result):
             "notes": self.notes(),
             "environments": tables.environments(self.runs),
             "entries": [self._entry(entry) for entry in self.entries],
-            "runs": [tables.started(run) for run in self.runs],
         }
 
     def _entry(self, entry: Entry) -> dict[str, Any]:
@@ -204,7 +249,6 @@ class Comparison(Result):
             "seeds": [list(seeds) for seeds in entry.frame["seeds"]],
             "runs": [one.name for one, seed in zip(group.evaluations, group.seeds, strict=True) if seed in entry.seeds],
             **self._cost(entry),
-            **({"stopping": entry.stopping} if entry.stopping else {}),
             "metrics": {name: {**each, "difference": differences[name]} for name, each in entry.metrics().items()},
         }
 
@@ -214,12 +258,6 @@ class Comparison(Result):
             "training_relative": entry.relative_cost(self.reference),
             "networks_at_test": entry.networks,
         }
-
-    def cells(self, entry: Entry) -> list[str]:
-        """Return the cells of an entry, with the difference to the reference on a line of its own."""
-        relative = entry.relative_cost(self.reference)
-        training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
-        return [entry.method, entry.words, *entry.cells(self.reference), training, str(entry.networks)]
 
     def heading(self) -> str:
         """Return what all methods share."""
@@ -232,7 +270,7 @@ class Comparison(Result):
 
     def notes(self) -> list[str]:
         first, *others = self.common_notes()
-        return [first, COST, *others, *(_stopping(entry) for entry in self.entries if entry.stopping)]
+        return [first, COST, *others]
 
     def common_notes(self) -> list[str]:
         """Return the notes that also a table of several comparisons needs: on seeds, differences and intervals."""
@@ -261,82 +299,6 @@ class Comparison(Result):
                 f"With {count} seeds the interval reaches {errors(count):.1f} standard errors to each side: "
                 "it is wide, and if it contains 0 there may still be a difference."
             )
-        if any(_equal(entry, reference) for entry in self.entries):
-            found.append("An interval without width: all seeds happen to give the same difference; it is no certainty.")
         if count > 1 and len(self.entries) > 2:
             found.append("Each interval stands for itself: expect one in twenty to miss the true difference.")
         return found
-
-
-def _equal(entry: Entry, reference: Entry) -> bool:
-    """Say whether the differences of all seeds happen to be the same, in any metric, as of accuracies on few images.
-
-    That nothing differs is no chance: temperature scaling leaves the accuracy as it is.
-    """
-    found = (entry.against(reference, metric) for metric in names())
-    return any(
-        one is not None and one.low is not None and any(one.values) and max(one.values) - min(one.values) < 1e-9
-        for one in found
-    )
-
-
-def _stopping(entry: Entry) -> str:
-    """Return what early stopping would be if the test set chose the epoch, as the paper does it."""
-    epochs, accuracy = entry.stopped("test")
-    return (
-        f"{MARK} {entry.method}: the epochs {entry.stopped('validation')[0]} are chosen on held-out images. The "
-        f"test set itself, as the paper chooses, takes {epochs} and gives {accuracy} % {MARK}: too good, as it is "
-        "chosen on the images that it is reported on."
-    )
-
-
-# Measuring
-
-
-def measure(
-    runs: Sequence[Run],
-    setting: Setting,
-    reference: Recipe | None,
-    scaled: bool = False,
-    twins: Sequence[Sequence[Run]] = (),
-    **evaluation: Any,
-) -> "Comparison":
-    """Measure what is missing of finished runs on the same data, and return all of it, also after temperature scaling.
-
-    `twins` are runs of which each is an ensemble with others that are not compared; `evaluation` is what `evaluate` is
-    told beside.
-    """
-    where = setting.measuring()
-    records = evaluate(runs, dropout_passes=setting.dropout_passes, **where, **evaluation)
-    evaluations = [evaluation_of(run, record) for run, record in zip(runs, records, strict=True)]
-    named, wanted = {run.folder.name: run for run in runs}, list(twins)
-    standard = independent([run.recipe for run in runs])
-    for group in groups_of(evaluations):
-        members = [named[each.name] for each in group.evaluations]
-        if any(same(members[0].recipe, one) for one in standard):
-            sizes = setting.sizes(len(members))
-            wanted += [[members[at] for at in one] for size in sizes for one in disjoint(len(members), size)]
-    ensembles = evaluations_together(wanted, evaluations, to=setting.out, **where) if wanted else []
-    groups = groups_of([*evaluations, *ensembles])
-    splits, images = records[0].dataset["splits"], training_images(runs[0].recipe, records[0], setting.data)
-    entries = [each for group in groups for each in entries_of(group, named, list(splits), images, scaled)]
-    known = (entry for entry in entries if reference is not None and same(entry.recipe, reference))
-    return Comparison(entries, next(known, None), list(runs), images, splits["test"], groups=groups)
-
-
-def disjoint(count: int, size: int) -> list[list[int]]:
-    """Return as many groups of `size` of the numbers below `count` as there are without one number in two of them.
-
-    Ensembles with members in common would vary less than independent ones do.
-    """
-    return [list(range(start, start + size)) for start in range(0, count - size + 1, size)]
-
-
-def training_images(recipe: Recipe, record: Evaluation, data: Path | None) -> int:
-    """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
-    if record.statistics["images"]:
-        return int(record.statistics["images"])
-    size = size_of(recipe.dataset, data, count=True, seed=recipe.data_seed, image_size=recipe.image_size)
-    if size is None:
-        raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
-    return size.training - recipe.validation

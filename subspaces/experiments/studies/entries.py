@@ -1,24 +1,20 @@
 """The rows of every table: how trained methods answer on each split, over the seeds, and what that costs."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation import comparing, group_answers, statistics
-from subspaces.evaluation.answers import RUNS
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.group_answers import SCALED, GroupAnswer, each_answer
-from subspaces.evaluation.metrics import METRICS, Metric, of_task
-from subspaces.evaluation.statistics import Difference, Spread, spread
+from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation.metrics import Metric, of_task
+from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import Run, RunError
+from subspaces.experiments.training.runs import RunError
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Scores = dict[str, dict[str, float]]
-"""Metrics by split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +28,6 @@ class Entry(GroupAnswer):
     recipe: Recipe  # with the first seed
     held_out: "pd.DataFrame"  # the same as `frame` on held-out images, empty where there are none
     steps: float
-    stopping: list[Scores] = field(default_factory=list)  # of early stopping: what each split would choose
 
     @property
     def method(self) -> str:
@@ -52,10 +47,6 @@ class Entry(GroupAnswer):
     def spread(self, metric: str, split: str = "test") -> Spread:
         """Return a metric over the seeds."""
         return super().spread(metric) if split == "test" else replace(self, frame=self.held_out).spread(metric)
-
-    def values(self, metric: str) -> list[float]:
-        """Return a metric for each seed."""
-        return self.spread(metric).values
 
     def by_seed(self, metric: str) -> dict[int, float]:
         """Return a metric by the first seed of each row."""
@@ -82,28 +73,23 @@ class Entry(GroupAnswer):
             found.append(statistics.shown(self.spread(each.name), *unit) + below)
         return found
 
-    def columns(self, reference: "Entry | None") -> dict[str, float | None]:
-        """Return every metric and its difference to the reference, for a row of a CSV file."""
-        found: dict[str, float | None] = {}
-        for metric in names():
-            found |= in_columns(metric, self.spread(metric), "mean", "std")
-            found |= in_columns(f"{metric}_difference", self.against(reference, metric), "mean", "low", "high")
-        return found
-
     def metrics(self) -> dict[str, dict[str, Any]]:
         """Return every metric over the seeds, for a JSON file."""
-        return {metric: asdict(self.spread(metric)) for metric in names()}
+        return {each.name: asdict(self.spread(each.name)) for each in headlines()}
 
     def differences(self, reference: "Entry | None") -> dict[str, dict[str, Any] | None]:
         """Return the difference of every metric to the reference, for a JSON file."""
-        found = {metric: self.against(reference, metric) for metric in names()}
+        found = {each.name: self.against(reference, each.name) for each in headlines()}
         return {metric: None if each is None else asdict(each) for metric, each in found.items()}
 
-    def stopped(self, split: str) -> tuple[str, str]:
-        """Return the epochs of early stopping that a split chooses, and the accuracy on test images that they give."""
-        chosen = [each[split] for each in self.stopping]
-        epochs = ", ".join(f"{each['epoch']:g}" for each in chosen)
-        return epochs, shown(spread([each["test_accuracy"] for each in chosen]), "accuracy")
+    def columns(self, reference: "Entry | None") -> dict[str, float | None]:
+        """Return every metric and its difference to the reference, for a row of a CSV file."""
+        found: dict[str, float | None] = {}
+        for metric, difference in self.differences(reference).items():
+            values, beside = self.spread(metric), difference or {}
+            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
+            found |= {f"{metric}_difference_{part}": beside.get(part) for part in ("mean", "low", "high")}
+        return found
 
 
 def headlines() -> list[Metric]:
@@ -111,53 +97,21 @@ def headlines() -> list[Metric]:
     return [each for each in of_task("classification") if each.headline]
 
 
-def names() -> list[str]:
-    """Return the names of these."""
-    return [each.name for each in headlines()]
-
-
-def shown(values: Spread, metric: str) -> str:
-    """Return mean ± standard deviation in the metric's unit."""
-    found = METRICS[metric]
-    return statistics.shown(values, found.scale, found.digits)
-
-
-def in_columns(name: str, values: Spread | Difference | None, *parts: str) -> dict[str, float | None]:
-    """Return some parts of a number over the seeds as columns of a CSV file, empty where it is not known."""
-    return {f"{name}_{part}": getattr(values, part, None) for part in parts}
-
-
-def training_steps(recipe: Recipe, images: int) -> float:
-    """Return the network-steps of a training run: epochs x batches in an epoch x networks in a step."""
-    return recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
-
-
-def entries_of(
-    group: Group, runs: Mapping[str, Run], splits: Sequence[str], images: int, scaled: bool = False
-) -> list[Entry]:
-    """Return the answers of the runs of one recipe that were trained on so many images, the method's own first.
+def entries_of(group: Group, recipe: Recipe, splits: Sequence[str], images: int, scaled: bool = False) -> list[Entry]:
+    """Return the answers of the runs of a recipe that were trained on so many images, the method's own first.
 
     Then come these after temperature scaling, where that is asked for and held-out images have fitted a temperature,
-    and the group's ensembles of runs. `runs` has the runs by the names of their evaluations.
+    and the group's ensembles of runs.
     """
     for one in group.evaluations:
         for split, wanted in itertools.product(splits, group.evaluations[0].answers):
             if one.answer(wanted.name, split) is None:
                 folder = comparing.place(one)
                 raise RunError(f"{folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {folder}`")
-    first = runs[group.evaluations[0].name].recipe
-    steps = training_steps(first, images)
+    steps = recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
     others = [group_answers.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
-    stopping = [_stopping(runs[each.name]) for each in group.evaluations if first.method == "early-stopping"]
     found = []
     for each in each_answer(group, scaled=scaled, together=True):
         held_out = others[0][others[0]["words"] == each.words] if others else each.frame.iloc[:0]
-        stopped = [] if each.kind in (SCALED, RUNS) else stopping
-        found.append(Entry(**vars(each), recipe=first, held_out=held_out, steps=each.runs * steps, stopping=stopped))
+        found.append(Entry(**vars(each), recipe=recipe, held_out=held_out, steps=each.runs * steps))
     return found
-
-
-def _stopping(run: Run) -> Scores:
-    """Return epoch and accuracies by the split on which the epoch was chosen."""
-    chosen = {choice["chosen_on"]: choice for choice in run.result["stopping"]}
-    return {split: {k: v for k, v in choice.items() if k != "chosen_on"} for split, choice in chosen.items()}

@@ -7,9 +7,9 @@ statistics are made anew for every network.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -17,16 +17,16 @@ from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.display import bars, counted
-from subspaces.evaluation.statistics import Spread, spread
+from subspaces.evaluation.statistics import Spread, shown, spread
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.kept import Kept
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import in_columns, names, shown
+from subspaces.experiments.studies.entries import headlines
 from subspaces.experiments.studies.mixtures import KINDS, MIXTURES, WORDS, Kind, Mixing
-from subspaces.experiments.studies.setting import Folder, OneRecipe, Setting, resolve, train_missing, whole_numbers
-from subspaces.experiments.studies.tables import Figure, Result, Table
+from subspaces.experiments.studies.setting import Folder, OneRecipe, Plan, Setting, resolve, run, whole_numbers
+from subspaces.experiments.studies.tables import Drawing, Result, Table
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.signals import stop_on_signals
@@ -34,17 +34,17 @@ from subspaces.experiments.training.signals import stop_on_signals
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = 1
 PARTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4)  # of the epochs, shared beside none
 MODELS = (2, 5)
 MOST_MODELS, SEEDS = 255, 1000
+FIXED = ("keep_epoch", "start_from")  # fields of recipes that the study sets itself
 FILE = "measured.json"
 DRAWS = 2**16 - 1  # which have 16 bits of the seeds
 KEY = ["models", "shared", "kind"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class InstabilityPlan(Plan["InstabilityStudy"]):
     """All that a study of instability is to do."""
 
     recipe: Recipe
@@ -52,7 +52,6 @@ class Plan:
     shared: list[int]
     models: list[int]
     draws: int
-    setting: Setting
 
     def branches(self, seed: int, shared: int) -> list[Recipe]:
         """Return as many runs as the largest number of models: the others start from a checkpoint of the first.
@@ -67,9 +66,43 @@ class Plan:
 
     @property
     def recipes(self) -> list[Recipe]:
-        """All runs, those that others start from first."""
-        found = [self.branches(seed, shared) for seed in self.seeds for shared in self.shared]
-        return [first for first, *_ in found] + [one for _, *others in found for one in others]
+        """All runs."""
+        return [one for seed in self.seeds for shared in self.shared for one in self.branches(seed, shared)]
+
+    def measure(self, runs: Sequence[Run]) -> "InstabilityStudy":
+        import pandas as pd
+
+        kept, named = Kept(self.setting.out / FILE), {run.recipe.key: run for run in runs}
+        trunks = [(seed, shared) for seed in self.seeds for shared in self.shared]
+        subject = run_subjects(self.setting.data, self.setting.measured_on.resolved())
+        with stop_on_signals() as stop, bars(self.setting.show == "bar", stop.raise_if_stopped) as display:
+            total = len(trunks) * sum(models + 2 + len(MIXTURES) * self.draws for models in self.models)
+            tick = counted(display, "networks that share epochs", 0, total)
+
+            def of_trunk(trunk: tuple[int, int]) -> list[dict[str, Any]]:
+                """Measure the branches of one trunk, for every number of models."""
+                subjects = [subject(named[one.key]) for one in self.branches(*trunk)]
+                known: dict[int, dict[str, Tensor]] = {}
+                found = []
+                for models in self.models:
+                    mixing = Mixing(subjects[:models], self.draws, kept, self.setting.execution.precision, known)
+                    for kind, scores in mixing.measure():
+                        about = {"models": models, "shared": trunk[1], "kind": kind, "seed": trunk[0]}
+                        found.append({**about, **scores["test"]})
+                        tick(1)
+                return found
+
+            found = locks.share(
+                trunks,
+                lambda trunk: locks.beside(kept.path, trunk),
+                of_trunk,
+                lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
+                stop,
+            )
+        frame = pd.DataFrame([row for rows in found for row in rows])
+        frame = frame.assign(order=frame["kind"].map(KINDS.index))
+        frame = frame.sort_values(["models", "shared", "order"], kind="stable").drop(columns="order")
+        return InstabilityStudy(self, frame, list(runs), len(subject(runs[0]).images_of.test))
 
 
 def study_instability(
@@ -101,9 +134,9 @@ def study_instability(
 
 def plan(
     recipe: OneRecipe, setting: Setting, shared: Sequence[int] | None, models: Sequence[int] = MODELS, draws: int = 5
-) -> Plan:
+) -> InstabilityPlan:
     """Check everything and return what is to be done; nothing is."""
-    for name in ("keep_epoch", "start_from"):
+    for name in FIXED:
         if setting.changes.get(name) is not None:
             raise ArgumentError(f"{name}={setting.changes[name]}: the study sets it itself, see shared and models")
     found, resolved = resolve(recipe, setting)
@@ -118,7 +151,7 @@ def plan(
         if not given:
             raise ArgumentError(f"{name}={len(given)}: expected at least one")
     several = {name: sorted(set(given)) for name, given in numbers.items()}
-    return Plan(base, sorted({one.seed for one in found}), draws=draws, setting=resolved, **several)
+    return InstabilityPlan(resolved, base, sorted({one.seed for one in found}), draws=draws, **several)
 
 
 def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
@@ -134,26 +167,15 @@ def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
     return found
 
 
-def run(plan: Plan) -> "InstabilityStudy":
-    """Train, measure and write what is missing."""
-    with locks.made(plan.setting.out):
-        first = [one for one in plan.recipes if not one.start_from]
-        runs = [*train_missing(first, plan.setting), *train_missing(plan.recipes[len(first) :], plan.setting)]
-        return measure(plan, runs).write(plan.setting.out)
-
-
-# The table
-
-
 @dataclass(frozen=True)
 class InstabilityStudy(Result):
     """All cells, by the number of models and the shared epochs."""
 
-    name: ClassVar[str] = "instability"
-    plan: Plan
+    plan: InstabilityPlan
     frame: "pd.DataFrame"  # a row for each branch, draw or seed: models, shared, kind, seed and the metrics
     runs: list[Run]
     images: int
+    name: str = field(default="instability", kw_only=True)
 
     @cached_property
     def cells(self) -> "dict[tuple[int, int, Kind], pd.DataFrame]":
@@ -165,29 +187,29 @@ class InstabilityStudy(Result):
         return spread(self.cells[models, shared, kind]["accuracy"].tolist())
 
     def tables(self) -> list[Table]:
-        lines = [
-            [str(models), str(shared), *(shown(self.accuracy(models, shared, kind), "accuracy") for kind in KINDS)]
-            for models in self.plan.models
-            for shared in self.plan.shared
-        ]
+        def cells(models: int, shared: int) -> list[str]:
+            return [shown(self.accuracy(models, shared, kind), 100) for kind in KINDS]
+
+        lines = [[str(m), str(k), *cells(m, k)] for m in self.plan.models for k in self.plan.shared]
         return [Table(self.heading(), ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS)), lines)]
 
     def rows(self) -> dict[str, list[dict[str, Any]]]:
         rows: list[dict[str, Any]] = []
-        for cell, found in self.cells.items():
-            rows.append({**dict(zip(KEY, cell, strict=True)), "n": len(found)})
-            for metric in names():
-                rows[-1] |= in_columns(metric, spread(found[metric].tolist()), "mean", "std")
-        return {"instability": rows}
+        for cell in self.summary()["cells"]:
+            about = {name: value for name, value in cell.items() if name != "metrics"}
+            numbers = {
+                f"{name}_{part}": each[part] for name, each in cell["metrics"].items() for part in ("mean", "std")
+            }
+            rows.append({**about, **numbers})
+        return {self.name: rows}
 
-    def draw(self) -> Figure:
-        from subspaces.experiments.studies import figures
+    def draw(self) -> Drawing:
+        from subspaces.experiments.studies import drawing
 
-        return figures.over_shared_epochs(self.heading(), self.plan.models, self.plan.shared, self.accuracy)
+        return drawing.over_shared_epochs(self.heading(), self.plan.models, self.plan.shared, self.accuracy)
 
     def summary(self) -> dict[str, Any]:
         return {
-            "schema": SCHEMA,
             "recipe": tables.without_seed(self.plan.recipe),
             **{name: getattr(self.plan, name) for name in ("seeds", "shared", "models", "draws")},
             "split": "test",
@@ -197,11 +219,11 @@ class InstabilityStudy(Result):
             "cells": [
                 {
                     **dict(zip(KEY, cell, strict=True)),
-                    "metrics": {metric: asdict(spread(found[metric].tolist())) for metric in names()},
+                    "n": len(found),
+                    "metrics": {each.name: asdict(spread(found[each.name].tolist())) for each in headlines()},
                 }
                 for cell, found in self.cells.items()
             ],
-            "runs": [tables.started(run) for run in self.runs],
         }
 
     def heading(self) -> str:
@@ -219,43 +241,3 @@ class InstabilityStudy(Result):
             "each layer, or for each weight.",
             "Batch-norm statistics are made anew for every network from all training images.",
         ]
-
-
-# Measuring
-
-
-def measure(plan: Plan, runs: Sequence[Run]) -> InstabilityStudy:
-    """Measure what is missing, and return all of it."""
-    import pandas as pd
-
-    kept, named = Kept(plan.setting.out / FILE), {run.recipe: run for run in runs}
-    trunks = [(seed, shared) for seed in plan.seeds for shared in plan.shared]
-    subject = run_subjects(plan.setting.data, plan.setting.measured_on.resolved())
-    with stop_on_signals() as stop, bars(plan.setting.show == "bar", stop.raise_if_stopped) as shown:
-        total = len(trunks) * sum(models + 2 + len(MIXTURES) * plan.draws for models in plan.models)
-        tick = counted(shown, "networks that share epochs", 0, total)
-
-        def of_trunk(trunk: tuple[int, int]) -> list[dict[str, Any]]:
-            """Measure the branches of one trunk, for every number of models."""
-            subjects = [subject(named[one]) for one in plan.branches(*trunk)]
-            known: dict[int, dict[str, Tensor]] = {}
-            found = []
-            for models in plan.models:
-                mixing = Mixing(subjects[:models], plan.draws, kept, plan.setting.execution.precision, known)
-                for kind, scores in mixing.measure():
-                    about = {"models": models, "shared": trunk[1], "kind": kind, "seed": trunk[0]}
-                    found.append({**about, **scores["test"]})
-                    tick(1)
-            return found
-
-        found = locks.share(
-            trunks,
-            lambda trunk: locks.beside(kept.path, trunk),
-            of_trunk,
-            lambda trunk: f"the branches of seed {trunk[0]} that share {trunk[1]} epochs",
-            stop,
-        )
-    frame = pd.DataFrame([row for rows in found for row in rows])
-    order = frame["kind"].map(KINDS.index)
-    frame = frame.assign(order=order).sort_values(["models", "shared", "order"], kind="stable").drop(columns="order")
-    return InstabilityStudy(plan, frame, list(runs), len(subject(runs[0]).images_of.test))

@@ -84,8 +84,11 @@ class Mixing:
         return self.first.predictor(self.first.splits, None)
 
     @torch.no_grad()
+    def _with(self, coefficients: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return self._predictor.whole(self.family.theta(coefficients))
+
     def _at(self, alpha: Any) -> dict[str, Tensor]:
-        return self._predictor.whole(self.family.theta(self.family.coefficients(alpha)))
+        return self._with(self.family.coefficients(alpha))
 
     def _vertex(self, index: int) -> dict[str, Tensor]:
         if index not in self.known:
@@ -105,4 +108,4 @@ class Mixing:
             return self._at(self.family.sample(PER[kind]))
         shape, random = self.family.shape, partial(randomness.uniform, self.family.rng)
         each = {name: shape.sample((omega.shape[1],), random) for name, omega in self.family.omega.items()}
-        return self._predictor.whole(self.family.theta({name: alpha.T for name, alpha in each.items()}))
+        return self._with({name: alpha.T for name, alpha in each.items()})

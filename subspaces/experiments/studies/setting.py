@@ -5,13 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.settings import PASSES
+from subspaces.experiments import locks
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.methods.fields import MOST
+from subspaces.experiments.studies.tables import Result
 from subspaces.experiments.training.api import configure, train_recipes
 from subspaces.experiments.training.display import Mode, check_mode
 from subspaces.experiments.training.execution import Execution
@@ -23,10 +25,9 @@ from subspaces.text import nearest
 
 Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
+R = TypeVar("R", bound=Result)
 DEVICE = ("device", "precision", "workers")  # what of an execution matters for measuring
 WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "tensorboard", "seeds")  # what callers name
-MOST_PASSES = 10_000
-MOST_VALUES = 1000
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 
@@ -59,7 +60,7 @@ class Setting:
             raise ArgumentError(f"out={str(self.out)!r}: expected another folder than that of the runs")
         if self.ensembles is not None:
             object.__setattr__(self, "ensembles", whole_numbers("ensembles", self.ensembles))
-        checks.whole("dropout_passes", self.dropout_passes, 1, MOST_PASSES)
+        checks.whole("dropout_passes", self.dropout_passes, 1, 10_000)
 
     def sizes(self, seeds: int) -> list[int]:
         """Return of how many independent runs ensembles are made: of two, unless told otherwise."""
@@ -68,25 +69,49 @@ class Setting:
         return sorted(set(self.ensembles))
 
     @property
-    def _device(self) -> dict[str, Any]:
-        found = {name: getattr(self.execution, name) for name in DEVICE}
-        there = self.execution.ray is not None and self.execution.device != "cpu"  # the GPUs are those of a cluster
-        return found | ({"device": "auto"} if there else {})
-
-    @property
     def measured_on(self) -> Execution:
         """Where things are measured: how they were trained does not matter for that."""
-        return Execution(**self._device)
+        found = {name: getattr(self.execution, name) for name in DEVICE}
+        there = self.execution.ray is not None and self.execution.device != "cpu"  # the GPUs are those of a cluster
+        return Execution(**(found | ({"device": "auto"} if there else {})))
 
     def measuring(self) -> dict[str, Any]:
         """Return where and how everything is measured, as arguments of `evaluate`."""
-        return {"data": self.data, "progress": self.show == "bar", **self._device}
+        on = {name: getattr(self.measured_on, name) for name in DEVICE}
+        return {"data": self.data, "progress": self.show == "bar", **on}
+
+
+@dataclass(frozen=True)
+class Plan(Generic[R]):
+    """All that a comparison or a study is to do; nothing of it is done."""
+
+    setting: Setting
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """Everything that is trained."""
+        raise NotImplementedError
+
+    @property
+    def evaluation(self) -> dict[str, Any] | None:
+        """How runs are measured, as arguments of `evaluate`; None where it is not by that."""
+        return None
+
+    def measure(self, runs: Sequence[Run]) -> R:
+        """Measure what is missing of the trained recipes, and return all of it."""
+        raise NotImplementedError
+
+
+def run(plan: Plan[R]) -> R:
+    """Train, measure and write what is missing."""
+    with locks.made(plan.setting.out):
+        return plan.measure(train_missing(plan.recipes, plan.setting, plan.evaluation)).write(plan.setting.out)
 
 
 def whole_numbers(name: str, given: int | Sequence[int]) -> tuple[int, ...]:
     """Return whole numbers of which there may be only one."""
     alone = isinstance(given, int)
-    found = [given] if alone else checks.several(name, given, "whole numbers, such as [2, 5]", MOST_VALUES)
+    found = [given] if alone else checks.several(name, given, "whole numbers, such as [2, 5]", 1000)
     return tuple(checks.whole(name, each, 0, MOST) for each in found)
 
 
@@ -164,7 +189,7 @@ def find_reference(recipes: Sequence[Recipe], name: OneRecipe | None = None) -> 
 def train_missing(
     recipes: Sequence[Recipe], setting: Setting, evaluation: Mapping[str, Any] | None = None
 ) -> list[Run]:
-    """Train what is missing.
+    """Train what is missing, first the runs that others start from.
 
     Runs with dropout come first: whether the network has any shows at once. With `evaluation`, which is what `evaluate`
     is told, machines of a cluster also evaluate what they have trained.
@@ -173,8 +198,11 @@ def train_missing(
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
     if evaluation is not None and setting.execution.ray is not None:
         where["then"] = partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
-    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, **where)
-    found = {run.recipe.key: run for run in runs}
+    found = dict[str, Run]()
+    for some in ([one for one in ordered if bool(one.start_from) == later] for later in (False, True)):
+        if some:
+            runs = train_recipes(some, setting.execution, tensorboard=setting.tensorboard, **where)
+            found |= {run.recipe.key: run for run in runs}
     return [found[one.key] for one in recipes]
 
 

@@ -1,13 +1,11 @@
-"""A table in all its forms, written at once: JSON, CSV, Markdown and figure; and what is said around it."""
+"""A result in all its forms, written at once: JSON, CSV, Markdown and figure."""
 
-import csv
 import dataclasses
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from subspaces.core import storage
 from subspaces.evaluation.files import write_plain_json
@@ -18,7 +16,7 @@ from subspaces.reports.figures import FORMATS
 if TYPE_CHECKING:
     import matplotlib.figure
 
-Figure: TypeAlias = "matplotlib.figure.Figure"
+Drawing: TypeAlias = "matplotlib.figure.Figure | None"
 Made = tuple[list[Path], list[str]]
 """The files that were made, and what could not be made and why."""
 R = TypeVar("R", bound="Result")
@@ -47,9 +45,9 @@ def _line(texts: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a comparison or a study found, in all its forms; once it is written, what was made and what could not be."""
+    """What a comparison or a study found; once it is written, which files were made and what could not be."""
 
-    name: ClassVar[str]  # of the files, without an ending
+    name: str  # of the files, without an ending
     files: list[Path] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -69,12 +67,8 @@ class Result:
         """Return the rows of each CSV file by its name, with numbers in full and shares as fractions."""
         raise NotImplementedError
 
-    def undrawn(self) -> list[str] | None:
-        """Return why there is nothing to draw, if that needs a word; None where there is something."""
-        return None
-
-    def draw(self) -> Figure:
-        """Draw the result."""
+    def draw(self) -> Drawing:
+        """Draw the result; None where there is nothing to draw."""
         raise NotImplementedError
 
     def markdown(self) -> str:
@@ -84,31 +78,30 @@ class Result:
 
     def write(self: R, folder: Path) -> R:
         """Write all forms, and return the result with what was made; numbers are there also where nothing is drawn."""
+        import pandas as pd
+
         path = folder / self.name
-        texts = {path.with_name(f"{name}.csv"): rows_as_csv(rows) for name, rows in self.rows().items()}
+        texts = {folder / f"{name}.csv": pd.DataFrame(rows).to_csv(index=False) for name, rows in self.rows().items()}
         texts[path.with_suffix(".md")] = self.markdown()
         write_plain_json(path.with_suffix(".json"), self.summary())
         for place, content in texts.items():
             storage.write(place, content.encode())
-        reasons = self.undrawn()
-        drawn, left_out = _draw(self, path) if reasons is None else ([], reasons)
+        drawn, left_out = attempt("figure", lambda: write_figure(self.draw(), path))
         for place in {path.with_suffix(ending) for ending in FORMATS} - set(drawn):
             place.unlink(missing_ok=True)  # of an earlier table
         return dataclasses.replace(self, files=[path.with_suffix(".json"), *texts, *drawn], left_out=left_out)
 
 
-def _draw(result: Result, path: Path) -> Made:
-    return attempt("figure", lambda: write_figure(result.draw(), path))
-
-
-def write_figure(figure: Figure, path: Path) -> list[Path]:
+def write_figure(drawing: Drawing, path: Path) -> list[Path]:
     """Write a figure as PNG and PDF."""
+    if drawing is None:
+        return []
     from subspaces.reports.figures import style
 
-    style.settle(figure)
+    style.settle(drawing)
     made = [path.with_suffix(ending) for ending in FORMATS]
     for one in made:
-        style.save(figure, one)
+        style.save(drawing, one)
     return made
 
 
@@ -131,12 +124,6 @@ def without_seed(recipe: Recipe) -> dict[str, Any]:
     return {name: value for name, value in recipe.to_dict().items() if name != "seed"}
 
 
-def started(run: Run) -> dict[str, Any]:
-    """Return where and with what a run was trained, the last time that it was started."""
-    names = ("hardware", "torch", "subspaces", "commit")
-    return {"run": run.folder.name, **{name: run.starts()[-1].get(name) for name in names}}
-
-
 def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Return every environment in which a run was started, once, without times and in an order of their own."""
     found = set()
@@ -145,12 +132,3 @@ def environments(runs: Iterable[Run]) -> list[dict[str, Any]]:
         used = {name: start.get("execution", {}).get(name) for name in ("device", "precision")}
         found.add(json.dumps({**versions, **used}))
     return [json.loads(text) for text in sorted(found)]
-
-
-def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows with the same columns as the text of a CSV file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

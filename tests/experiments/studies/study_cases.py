@@ -39,7 +39,7 @@ def pretend(patch: pytest.MonkeyPatch, stand_in: Pretended) -> None:
 
 def without_pictures(patch: pytest.MonkeyPatch) -> None:
     """Leave figures and pages out, which take their time."""
-    patch.setattr("subspaces.experiments.studies.tables._draw", lambda *_: ([], []))
+    patch.setattr("subspaces.experiments.studies.tables.write_figure", lambda *_: [])
     patch.setattr(
         importlib.import_module("subspaces.experiments.studies.compare"), "write_report", lambda evaluations, path: path
     )

@@ -1,27 +1,29 @@
 """The instability analysis on digits: trunks that are shared, every kind of mixture by hand, resuming, the command."""
 
 import csv
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+import retrained
 import torch
 from number_cases import METRICS, Expected, cells_of, check_csv
 from pretended import scores
 from study_cases import CPU, QUIET, STANDARD, images_of, load_data, without_pictures
 from torch import Tensor
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
 from subspaces.core import randomness
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.kept import Kept
-from subspaces.experiments.studies.instability import KINDS, InstabilityStudy, Kind, study_instability
+from subspaces.experiments.studies.instability import InstabilityStudy, study_instability
 from subspaces.experiments.studies.instability import plan as planned
+from subspaces.experiments.studies.mixtures import KINDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Setting
-from subspaces.experiments.training import Run
+from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 
@@ -116,27 +118,42 @@ def test_mixtures_by_hand(made: InstabilityStudy, kind: Kind):
     assert len(set(made.cells[3, 0, kind]["nll"])) == 2
 
 
-def test_nothing_is_trained_or_measured_twice(made: InstabilityStudy):
-    folder = folder_of(made)
-    content = {path: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
-    settings = {**SETTINGS, "runs": folder.parent / "runs", "out": folder}
-    runs = {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs}
-    study_instability("digits-standard", **settings)
-    assert {path: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"} == content
-    assert {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs} == runs
-    entries = json.loads(content[folder / "measured.json"])["measured"]
-    # A branch is measured once for both numbers of models, and the first one once for all.
-    assert len(entries) == 2 * (3 + 2 * (2 + 3 * 2)) - 1
-
-
-def test_what_was_stopped_continues(made: InstabilityStudy, tmp_path: Path):
+def test_what_was_stopped_continues_and_nothing_is_done_twice(made: InstabilityStudy, tmp_path: Path):
     """As if it had been stopped after some measurements: those stay, the others come again to the same numbers."""
-    some = json.loads((folder_of(made) / "measured.json").read_bytes())["measured"][:9]
-    for each in some:
+    folder = folder_of(made)
+    every = json.loads((folder / "measured.json").read_bytes())["measured"]
+    # A branch is measured once for both numbers of models, and the first one once for all.
+    assert len(every) == 2 * (3 + 2 * (2 + 3 * 2)) - 1
+    for each in every[:9]:
         Kept(tmp_path / "measured.json").add(each["key"], each["value"])
-    again = study_instability("digits-standard", **SETTINGS, runs=folder_of(made).parent / "runs", out=tmp_path)
+    runs = {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs}
+    again = study_instability("digits-standard", **SETTINGS, runs=folder.parent / "runs", out=tmp_path)
     assert again.frame.equals(made.frame)
-    assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == some
+    assert json.loads((tmp_path / "measured.json").read_bytes())["measured"][:9] == every[:9]
+    assert {run.folder: run.family_file.stat().st_mtime_ns for run in made.runs} == runs
+    for ending in ("json", "csv", "md"):
+        name = f"instability.{ending}"
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize("what", ["weights", "precision"])
+def test_mixtures_are_measured_anew_for_other_weights_and_precisions(what: str, tmp_path: Path):
+    folders = [retrained.train("standard", tmp_path, seed=at) for at in (1, 2)]
+
+    def mixed(kept: str, precision: str) -> list[Any]:
+        execution = Execution(device="cpu", precision=precision).resolved()  # type: ignore[arg-type]
+        subject = run_subjects(None, execution)
+        subjects = [subject(retrained.opened(folder)) for folder in folders]
+        return list(Mixing(subjects, 1, Kept(tmp_path / kept), precision, {}).measure())
+
+    before = mixed("a.json", "float32")
+    if what == "weights":
+        retrained.anew(folders[1])
+    precision = "bfloat16" if what == "precision" else "float32"
+    found = mixed("a.json", precision)
+    assert found == mixed("fresh.json", precision)
+    same = [kind for (kind, old), (_, new) in zip(before, found, strict=True) if old == new]
+    assert same == (["branch"] if what == "weights" else [])  # the first, which was not trained anew
 
 
 def test_panels_are_cut_where_mixtures_fail():
@@ -145,21 +162,14 @@ def test_panels_are_cut_where_mixtures_fail():
     shares = {"branch": 0.9, "ensemble": 0.92}
 
     def study(low: float) -> InstabilityStudy:
-        rows = [
-            {"models": m, "shared": k, "kind": kind, "seed": i, "accuracy": shares.get(kind, low) + i / 1000}
-            for m in plan.models
-            for k in plan.shared
-            for kind in KINDS
-            for i in range(2)
-        ]
-        return InstabilityStudy(plan, pd.DataFrame(rows), [], 10_000)
+        cells = itertools.product(plan.models, plan.shared, KINDS, range(2))
+        rows = [(m, k, kind, i, shares.get(kind, low) + i / 1000) for m, k, kind, i in cells]
+        frame = pd.DataFrame(rows, columns=["models", "shared", "kind", "seed", "accuracy"])
+        return InstabilityStudy(plan, frame, [], 10_000)
 
     cut, whole = (study(low).draw() for low in (0.3, 0.89))
-    assert [axes.get_title(loc="left") for axes in cut.axes] == [
-        "average and ensemble of 2",
-        "random mixtures of 2",
-        "average and ensemble of 5",
-    ]
+    titles = ["average and ensemble of 2", "random mixtures of 2", "average and ensemble of 5"]
+    assert [axes.get_title(loc="left") for axes in cut.axes] == titles
     assert cut.axes[0].get_ylim()[0] == pytest.approx(85, abs=0.1)
     assert whole.axes[0].get_ylim()[0] < 89
     assert [len(figure.axes[1].lines) for figure in (cut, whole)] == [7, 4]  # triangles stand for what is below
@@ -167,79 +177,43 @@ def test_panels_are_cut_where_mixtures_fail():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("recipe", "settings", "message"),
     [
-        (["digits-line"], "--method='line': branches are of one network"),
-        (["digits-swag"], "--method='swag': branches are of one network"),
-        (["digits-standard", "--shared", "60"], "--shared=60: expected at least 0 and less than the 60 epochs"),
-        (["digits-standard", "--models", "1"], "--models=1: expected at least 2 and at most 255"),
-        (["digits-standard", "--draws", "0"], "--draws=0"),
-        (["digits-standard", "--keep-epoch", "3"], "--keep-epoch=3: the study sets it itself"),
+        ("digits-line", {}, "method='line': branches are of one network"),
+        ("digits-swag", {}, "method='swag': branches are of one network"),
+        ("digits-standard", {"shared": [60]}, "shared=60: expected at least 0 and less than the 60 epochs"),
+        ("digits-standard", {"models": [1]}, "models=1: expected at least 2 and at most 255"),
+        ("digits-standard", {"draws": 0}, "draws=0"),
+        ("digits-standard", {"keep_epoch": 3}, "keep_epoch=3: the study sets it itself"),
     ],
 )
-def test_commands_that_cannot_work_say_why(arguments: list[str], message: str):
-    result = CliRunner().invoke(app, ["study", "instability", *arguments], env={"COLUMNS": "240"})
-    assert result.exit_code == 2
-    assert message in result.stderr
+def test_errors_before_anything_is_trained(recipe: str, settings: dict[str, Any], message: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=message):
+        study_instability(recipe, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, **settings)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_shows_plan_table_and_json(made: InstabilityStudy):
-    folder = folder_of(made)
-    common = ["study", "instability", "digits-standard", "--epochs", "4", "--batch", "300", "--shared", "0", "2"]
-    common += ["--models", "2", "3", "--draws", "2", "--device", "cpu", "--runs", str(folder.parent / "runs")]
-    common += ["-o", str(folder)]
-
-    def call(*more: str) -> str:
-        result = CliRunner().invoke(app, [*common, *more], env={"COLUMNS": "240"})
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    assert "0 of 6 runs would be trained" in call("--dry-run")
-    assert json.loads(call("--json")) == json.loads((folder / "instability.json").read_bytes())
-    assert f"{100 * made.accuracy(3, 2, 'average').values[0]:.2f}" in call("--quiet")
-
-
-# Numbers in every form
-
-
-@pytest.fixture(scope="module")
-def unstable() -> InstabilityStudy:
-    plan = planned(STANDARD, Setting(seeds=[1, 2]), [0, 7, 15], (2, 3, 5), 4)
-    rows = [
-        {"models": m, "shared": k, "kind": kind, "seed": at, **scores(m, k, kind, at)["test"]}
-        for m in plan.models
-        for k in plan.shared
-        for kind in KINDS
-        for at in range(KINDS.index(kind) + 1)
-    ]
-    return InstabilityStudy(plan, pd.DataFrame(rows), [], 30)
-
-
-def spreads(study: InstabilityStudy, m: int, k: int, kind: str, metric: str) -> Expected:
-    count = KINDS.index(kind) + 1  # type: ignore[arg-type]
-    return Expected([scores(m, k, kind, at)["test"][metric] for at in range(count)], None)
-
-
-def test_instability_tables(unstable: InstabilityStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_form_has_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_pictures(monkeypatch)
-    unstable.write(tmp_path)
+    plan = planned(STANDARD, Setting(seeds=[1, 2]), [0, 15], (2, 5), 4)
+    keys, count = list(itertools.product((2, 5), (0, 15), KINDS)), {kind: at + 1 for at, kind in enumerate(KINDS)}
+    planted = {(*key, at): scores(*key, at)["test"] for key in keys for at in range(count[key[2]])}
+    names = ("models", "shared", "kind", "seed")
+    rows = [{**dict(zip(names, key, strict=True)), **numbers} for key, numbers in planted.items()]
+    InstabilityStudy(plan, pd.DataFrame(rows), [], 30).write(tmp_path)
     stored = json.loads((tmp_path / "instability.json").read_bytes())
-    rows = list(csv.DictReader((tmp_path / "instability.csv").read_text().splitlines()))
-    assert (stored["draws"], stored["images"], stored["models"], stored["shared"]) == (4, 30, [2, 3, 5], [0, 7, 15])
-    keys = [(m, k, kind) for m in (2, 3, 5) for k in (0, 7, 15) for kind in KINDS]
-    for found, row, key in zip(stored["cells"], rows, keys, strict=True):
+    table = list(csv.DictReader((tmp_path / "instability.csv").read_text().splitlines()))
+    texts = {}
+    for found, row, key in zip(stored["cells"], table, keys, strict=True):
         assert (found["models"], found["shared"], found["kind"]) == key
         assert (int(row["models"]), int(row["shared"]), row["kind"]) == key
         for metric in METRICS:
-            one = spreads(unstable, *key, metric)
+            one = Expected([planted[*key, at][metric] for at in range(count[key[2]])], None)
             one.check(found["metrics"][metric])
             check_csv(row, {f"{metric}_mean": one.mean, f"{metric}_std": one.std, "n": len(one.values)})
+            texts[key, metric] = one.written(metric)[0]
     head, _, *lines = cells_of((tmp_path / "instability.md").read_text())
     words = ["each branch", "weight average", "ensemble of outputs", "mixture, global", "mixture, layerwise"]
     assert head == ["models", "shared epochs", *(f"{word} %" for word in [*words, "mixture, per weight"])]
-    table = []
-    for m in (2, 3, 5):
-        for k in (0, 7, 15):
-            numbers = [spreads(unstable, m, k, kind, "accuracy").written("accuracy")[0] for kind in KINDS]
-            table.append([str(m), str(k), *numbers])
-    assert lines == table
+    cells = {(m, k): [texts[(m, k, kind), "accuracy"] for kind in KINDS] for m in (2, 5) for k in (0, 15)}
+    assert lines == [[str(m), str(k), *numbers] for (m, k), numbers in cells.items()]

@@ -2,16 +2,13 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
-from study_cases import LINE, STANDARD
+from study_cases import STANDARD
 
-from subspaces.evaluation.comparing import heading
-from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.tables import Made, Result, Table
 from subspaces.experiments.training import Run, run_files
@@ -21,8 +18,6 @@ FILES = ("name.json", "name.csv", "more.csv", "name.md")
 
 def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
     class Found(Result):
-        name = "name"
-
         def tables(self) -> list[Table]:
             return [Table("A", ["b", "c"], [["x|", "1\n2"]], 1)]
 
@@ -35,14 +30,10 @@ def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
         def rows(self) -> dict[str, list[dict[str, Any]]]:
             return {"name": [{"a": 1}], "more": [{"é": None}]}
 
-        def undrawn(self) -> list[str] | None:
-            return [] if figure is None else None
+        def draw(self) -> Figure | None:
+            return None if figure is None else figure()
 
-        def draw(self) -> Figure:
-            assert figure is not None
-            return figure()
-
-    made = Found().write(folder)
+    made = Found(name="name").write(folder)
     return made.files, made.left_out
 
 
@@ -80,52 +71,19 @@ def test_what_cannot_be_drawn_is_said_after_the_numbers_are_written(
     assert left_out == [f"no figure: {reason}"]
 
 
-@pytest.mark.parametrize(
-    ("noise", "told", "expected"),
-    [
-        (0.0, (), "digits · mlp · 1,597 test images"),
-        (0.0, ("Integral, ε = 0.1",), "digits · mlp · Integral, ε = 0.1 · 1,597 test images"),
-        (0.25, (), "digits, 25 % label noise · mlp · 1,597 test images"),
-        (0.4, ("4 epochs",), "digits, 40 % label noise · mlp · 4 epochs · 1,597 test images"),
-    ],
-)
-def test_a_title_says_what_all_share(noise: float, told: tuple[str, ...], expected: str) -> None:
-    recipes = [replace(one, label_noise=noise) for one in (STANDARD, LINE)]
-    assert heading([*map(training_of, recipes)], *told, "1,597 test images") == expected
-
-
-# Where runs were trained
-
-
-def start(time: str, **changes: Any) -> dict[str, Any]:
-    execution = {"device": "cpu", "precision": "float32", "compile": False}
-    versions = {"commit": "abc", "hardware": "a CPU", "torch": "2.9", "python": "3.11", "subspaces": "0.1"}
-    return {"time": time, **versions, "threads": 3, "execution": execution, **changes}
-
-
-def run_in(folder: Path, *starts: dict[str, Any]) -> Run:
-    folder.mkdir()
-    run_files.write_json(folder / "environment.json", {"starts": starts}, STANDARD.key)
-    return Run(folder, STANDARD)
-
-
 def test_every_environment_is_there_once_whatever_the_order_of_the_runs(tmp_path: Path) -> None:
-    on_gpu = {"device": "cuda", "precision": "bfloat16"}
-    runs = [
-        run_in(tmp_path / "a", start("1", hardware="a GPU", execution=on_gpu), start("2")),  # continued elsewhere
-        run_in(tmp_path / "b", start("3", threads=9)),
-        run_in(tmp_path / "c", start("4", commit=None)),
-    ]
     known = {"commit": "abc", "hardware": "a CPU", "torch": "2.9", "python": "3.11", "subspaces": "0.1"}
-    cpu = {"device": "cpu", "precision": "float32"}
-    found = tables.environments(runs)
-    assert found == [{**known, **cpu}, {**known, "hardware": "a GPU", **on_gpu}, {**known, "commit": None, **cpu}]
-    assert tables.environments(runs[::-1]) == found
-    assert tables.environments([*runs, *runs]) == found
+    cpu, gpu = ({"device": device, "precision": "float32"} for device in ("cpu", "cuda"))
+
+    def run_in(name: str, *given: dict[str, Any]) -> Run:
+        usual = {**known, "time": name, "threads": 3, "execution": {**cpu, "compile": False}}
+        told = [{**usual, **each} for each in given]
+        (tmp_path / name).mkdir()
+        run_files.write_json(tmp_path / name / "environment.json", {"starts": told}, STANDARD.key)
+        return Run(tmp_path / name, STANDARD)
+
+    continued = run_in("a", {"hardware": "a GPU", "execution": gpu}, {})
+    runs = [continued, run_in("b", {"threads": 9}), run_in("c", {"commit": None})]
+    expected = [{**known, **cpu}, {**known, "hardware": "a GPU", **gpu}, {**known, "commit": None, **cpu}]
+    assert tables.environments(runs) == tables.environments([*runs[::-1], *runs]) == expected
     assert tables.environments([]) == []
-
-
-def test_a_run_was_trained_where_it_was_started_last(tmp_path: Path) -> None:
-    run = run_in(tmp_path / "a", start("1", hardware="a GPU", commit="old"), start("2", commit="new"))
-    known = {"hardware": "a CPU", "torch": "2.9", "subspaces": "0.1", "commit": "new"}
-    assert tables.started(run) == {"run": "a", **known}

@@ -16,7 +16,7 @@ from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.kept import Kept
-from subspaces.experiments.studies.mixtures import PER, Mixing
+from subspaces.experiments.studies.mixtures import MIXTURES, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, scheduling
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.scheduling import train_group
@@ -139,7 +139,7 @@ class Observed:
     def _mixtures(self) -> list[list[int]]:
         mixing = Mixing([self.bench, self.bench], 1, Kept(self.run.folder / "none.json"), "auto", {})
         states = []
-        for kind in PER:
+        for kind in MIXTURES:
             mixing._mixture(kind, 1)
             states.append(mixing.family.rng.tolist())
         return states

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.experiments.evaluating.ensembles import evaluate_together
-from subspaces.experiments.studies.compare import measure
+from subspaces.experiments.studies.compare import ComparisonPlan
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run, RunError
 
@@ -103,7 +103,8 @@ def test_a_network_that_the_caller_names_needs_no_trust(trained: list[Run], tmp_
     runs = ss.train(RECIPE, seeds=[0, 1], out=out, device="cpu", show="quiet", tensorboard=False)
     (tmp_path / "table").mkdir()
     setting = Setting(out, tmp_path / "table", dropout_passes=1, show="quiet", execution=Execution(device="cpu"))
-    answers = [entry.words for entry in measure(runs, setting, None).entries]
+    plan = ComparisonPlan(setting, [run.recipe for run in runs], None, scaled=False)
+    answers = [entry.words for entry in plan.measure(runs).entries]
     assert len(answers) == 3  # alone, MC-dropout, and the ensemble of both
 
 

@@ -19,21 +19,24 @@ import torch
 import subspaces as ss
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import Evaluation
+from subspaces.evaluation.rows import Corner, Plane
 from subspaces.experiments.data import load
-from subspaces.experiments.studies.catalogue import EXHIBITS, SCALES, VERDICTS, Reproduced
-from subspaces.experiments.studies.catalogue.compared import TWIN
-from subspaces.experiments.studies.reproduce import Program, Reproduction, plan, run
+from subspaces.experiments.paper import FIGURES, SCALES, VERDICTS, Figure, Reproduced, Reproduction
+from subspaces.experiments.paper.measured import mean_of_cells
+from subspaces.experiments.paper.reproduce import ReproductionPlan, plan, run
+from subspaces.experiments.studies.compare import SECOND
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Run, Stopped, TrainingError
 from subspaces.experiments.training.trainer import Trainer
 from subspaces.reports.figures import style
 
 QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
-SMOKE, PAPER = SCALES["smoke"], SCALES["paper"]
+SMOKE = SCALES["smoke"]
+SETUP = SMOKE.setup("cifar10")
 
 
-def asked(place: Path, name: Any = "all", scale: str = "smoke", **more: Any) -> Program:
-    """What is to be done for exhibits, with one seed, in a folder."""
+def asked(place: Path, name: Any = "all", scale: str = "smoke", **more: Any) -> ReproductionPlan:
+    """What is to be done for figures, with one seed, in a folder."""
     setting = {"seeds": [0], "runs": place / "runs", "out": place / "out", "data": place / "data", **QUIET, **more}
     return plan(name, scale, Setting.of(**setting))
 
@@ -53,19 +56,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def program(place: Path) -> Program:
-    return asked(place)
-
-
-@pytest.fixture(scope="module")
-def made(program: Program) -> Reproduction:
-    """The whole catalogue."""
-    return run(program)
+def made(place: Path) -> Reproduction:
+    """All figures."""
+    return run(asked(place))
 
 
 @pytest.fixture(scope="module")
 def by_name(made: Reproduction) -> dict[str, Reproduced]:
-    return {one.exhibit.name: one for one in made.exhibits}
+    return {one.plan.figure.name: one for one in made.figures}
 
 
 def claimed(one: Reproduced, beginning: str) -> dict[str, Any]:
@@ -75,27 +73,26 @@ def claimed(one: Reproduced, beginning: str) -> dict[str, Any]:
     return dict(claim)
 
 
-def record(program: Program, name: str, **fields: Any) -> Evaluation:
+def record(place: Path, name: str) -> Evaluation:
     """The record of the run of a method, read from its folder."""
-    wanted = SMOKE.bench("small").recipe(name, **fields)
-    return Evaluation.load(Run.under(program.setting.runs, wanted).folder)
+    return Evaluation.load(Run.under(place / "runs", SETUP.recipe(name)).folder)
 
 
 def middle(found: Evaluation) -> float:
     return next(row.accuracy for row in found.rows if row.role == "midpoint" and row.split == "test")
 
 
-# The catalogue
+# The figures
 
 
 def test_every_figure_of_the_paper_but_the_sketch_is_there() -> None:
-    numbers = [int(re.findall(r"Figure (\d+)", kind.where)[0]) for kind in EXHIBITS.values()]
+    numbers = [int(re.findall(r"Figure (\d+)", each.where)[0]) for each in FIGURES.values()]
     assert sorted(set(numbers)) == list(range(2, 22))
     assert numbers == sorted(numbers)
 
 
-@pytest.mark.parametrize("name", EXHIBITS)
-def test_an_exhibit_is_made_with_its_table_picture_and_claims(name: str, by_name: dict[str, Reproduced]) -> None:
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_made_with_its_table_picture_and_claims(name: str, by_name: dict[str, Reproduced]) -> None:
     one = by_name[name]
     folder = one.plan.setting.out
     assert folder.parts[-2:] == (name, "digits")
@@ -105,19 +102,40 @@ def test_an_exhibit_is_made_with_its_table_picture_and_claims(name: str, by_name
         rows = list(csv.DictReader(file))
     assert [row["claim"] for row in rows] == [each.claim.sentence for each in one.judged]
     assert len({*(row["claim"] for row in rows)}) == len(rows) > 1
+    assert not any("{" in row["claim"] for row in rows)
     text = (folder / "reproduction.md").read_text()
-    assert text.startswith(f"# {one.exhibit.where}: {one.exhibit.shows}")
+    assert text.startswith(f"# {one.plan.figure.where}: {one.plan.figure.shows}")
     assert "not the paper's setting" in text
     for each in one.judged:
         assert each.verdict == "too noisy to say"  # one seed
         assert all(value >= -1.01 for side in (each.above, each.below) for value in side.values)
 
 
+@pytest.mark.parametrize(
+    ("claims", "words"),
+    [
+        ({"{lin} is good": "line > standard"}, r"{lin} in the figure mine: did you mean 'line'\?"),
+        ({"it is good": "lime > standard"}, r"no method 'lime' in this figure: did you mean 'line'\?"),
+        ({"it is good": "line: midpiont > standard"}, r"line has no answer 'midpiont': did you mean 'midpoint'\?"),
+    ],
+)
+def test_a_figure_of_ones_own_says_what_is_wrong_with_it(
+    claims: dict[str, str], words: str, made: Reproduction, place: Path, tmp_path: Path
+) -> None:
+    methods: Any = {"standard": {}, "line": {"method": "line"}}
+    FIGURES.add(Figure("mine", "Figure 22", "one of mine", ["cifar10"], methods, claims))
+    try:
+        with pytest.raises(ArgumentError, match=words):
+            run(asked(place, "mine", out=tmp_path))
+    finally:
+        FIGURES.remove("mine")
+
+
 # The numbers
 
 
-def test_accuracies_along_a_line_are_those_of_its_record(by_name: dict[str, Reproduced], program: Program) -> None:
-    line, standard = record(program, "line"), middle(record(program, "standard"))
+def test_accuracies_along_a_line_are_those_of_its_record(by_name: dict[str, Reproduced], place: Path) -> None:
+    line, standard = record(place, "line"), middle(record(place, "standard"))
     found = claimed(by_name["along"], "the midpoint of the line is above")
     assert (found["above"]["mean"], found["below"]["mean"]) == (middle(line), standard)
     found = claimed(by_name["along"], "the line at α = 0.75 matches")
@@ -126,12 +144,12 @@ def test_accuracies_along_a_line_are_those_of_its_record(by_name: dict[str, Repr
     assert found["difference"]["mean"] == pytest.approx(row.accuracy - standard + 0.002)
 
 
-def test_two_networks_are_a_run_and_its_twin(by_name: dict[str, Reproduced], program: Program) -> None:
-    first = SMOKE.bench("small").recipe()
+def test_two_networks_are_those_of_a_seed_and_of_a_second_one(by_name: dict[str, Reproduced], place: Path) -> None:
+    first = SETUP.recipe()
     said = []
     data = load("digits", label_noise=0.4)
-    for recipe in (first, replace(first, seed=TWIN)):
-        folder = Run.under(program.setting.runs, recipe).folder
+    for recipe in (first, replace(first, seed=SECOND)):
+        folder = Run.under(place / "runs", recipe).folder
         family = ss.load(folder / "family.safetensors", ss.networks.build("mlp", classes=10, image_shape=(1, 8, 8)))
         network = ss.recalibrate(family.midpoint(), [normalised(data.train, data)]).eval()
         with torch.no_grad():
@@ -149,8 +167,8 @@ def normalised(split: Any, data: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return (split.images / 255 - mean) / std, split.labels
 
 
-def test_distances_are_those_of_the_log(by_name: dict[str, Reproduced], program: Program) -> None:
-    runs = [Run.under(program.setting.runs, SMOKE.bench("small").recipe("line", beta=beta)) for beta in (0.0, 1.0)]
+def test_distances_are_those_of_the_log(by_name: dict[str, Reproduced], place: Path) -> None:
+    runs = [Run.under(place / "runs", SETUP.recipe("line", beta=beta)) for beta in (0.0, 1.0)]
     free, apart = (run.log()[-1] for run in runs)
     found = claimed(by_name["dynamics"], "the ends of a line with β = 0 are less than a third")
     assert found["difference"]["mean"] == pytest.approx(apart["l2"] - 3 * free["l2"])
@@ -159,9 +177,9 @@ def test_distances_are_those_of_the_log(by_name: dict[str, Reproduced], program:
     assert numbers["line"]["l2 after the first epoch"]["values"] == [runs[1].log()[0]["l2"]]
 
 
-def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Reproduced], program: Program) -> None:
+def test_changes_are_over_the_corruptions_of_the_figure(by_name: dict[str, Reproduced], place: Path) -> None:
     """Also where the same runs were measured on others; claim and picture choose by the relative change."""
-    frame = record(program, "line").frame
+    frame = record(place, "line").frame
     points = frame[(frame["kind"] == "point") & frame["alpha"].notna()]
     wanted = points[points["data"].isin(SMOKE.corruptions) & (points["severity"] == 3)]
     assert len(points[points["severity"] > 0]) > len(wanted)
@@ -175,30 +193,27 @@ def test_changes_are_over_the_corruptions_of_the_exhibit(by_name: dict[str, Repr
     assert best["above"]["mean"] == pytest.approx(changes.max().mean())
     assert best["below"] == at_middle["below"]
     one = by_name["corrupted-best"]
-    stars = one.exhibit.draw(one.found).axes[0].lines[0].get_ydata()
+    stars = one.draw().axes[0].lines[0].get_ydata()
     assert len(stars) == len(SMOKE.corruptions) + 1
     assert stars[-1] == pytest.approx(100 * (best["above"]["mean"] - best["below"]["mean"]))
     assert stars[-1] == pytest.approx(np.mean(stars[:-1]))
 
 
 def test_mixtures_are_averaged_over_their_draws(by_name: dict[str, Reproduced]) -> None:
-    study = by_name["instability"].found
+    study: Any = by_name["instability"].result
     found = claimed(by_name["instability"], "with 6 of 12 epochs shared, the mixture, layerwise")
     assert found["above"]["mean"] == pytest.approx(study.accuracy(2, 6, "layerwise").mean)
     assert len(study.cells[2, 6, "layerwise"]) == SMOKE.draws
 
 
 def test_cells_inside_the_triangle_are_told_from_those_outside(by_name: dict[str, Reproduced]) -> None:
-    from subspaces.evaluation.rows import Corner, Plane
-    from subspaces.experiments.studies.catalogue.simplexes import _mean_of_cells
-
     corners = [Corner("a", 0.0, 0.0), Corner("b", 2.0, 0.0), Corner("c", 0.0, 2.0)]
     values = {"accuracy": [[1.0, 0.9, 0.5], [0.8, 0.7, 0.0], [0.6, 0.1, 0.2]]}
     plane = Plane("abc", corners, [0.0, 1.0, 2.0], [0.0, 1.0, 2.0], values, "test", 1, 1)  # type: ignore[arg-type]
-    assert _mean_of_cells(plane, True) == pytest.approx(fmean([1.0, 0.9, 0.5, 0.8, 0.7, 0.6]))
-    assert _mean_of_cells(plane, False) == pytest.approx(fmean([0.0, 0.1, 0.2]))
-    (drawn, *_) = by_name["planes"].exhibit.drawn(by_name["planes"].found)
-    assert [len(one.xs) for one in drawn.evaluations[0].planes] == [SMOKE.cells]
+    assert mean_of_cells(plane, True) == pytest.approx(fmean([1.0, 0.9, 0.5, 0.8, 0.7, 0.6]))
+    assert mean_of_cells(plane, False) == pytest.approx(fmean([0.0, 0.1, 0.2]))
+    (one, *_) = by_name["planes"].found.group("simplex").evaluations
+    assert [len(each.xs) for each in by_name["planes"].found.planes(one)] == [SMOKE.cells]
 
 
 # Sharing, going on
@@ -210,11 +225,11 @@ def test_a_second_time_nothing_is_trained_and_the_files_are_the_same(
     monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", lambda *_: pytest.fail("again"))
     folder = place / "out" / "dynamics" / "digits"
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    line = Run.under(place / "runs", SMOKE.bench("small").recipe("line"))
-    ss.evaluate(line, grid=[0.37], progress=False, device="cpu")  # of no exhibit
+    line = Run.under(place / "runs", SETUP.recipe("line"))
+    ss.evaluate(line, grid=[0.37], progress=False, device="cpu")  # of no figure
     names = ["along", "dynamics"]
     again = run(asked(place, names, out=place / "again"))
-    assert [one.exhibit.name for one in again.exhibits] == ["dynamics", "along"]
+    assert [one.plan.figure.name for one in again.figures] == ["dynamics", "along"]
     assert {file.name: file.read_bytes() for file in (place / "again" / "dynamics" / "digits").iterdir()} == before
     for ending in ("csv", "png"):
         name = f"along/digits/reproduction.{ending}"
@@ -223,10 +238,9 @@ def test_a_second_time_nothing_is_trained_and_the_files_are_the_same(
 
 def test_all_claims_are_in_one_table(made: Reproduction, place: Path) -> None:
     summary = json.loads((place / "out" / "claims.json").read_text())
-    assert [each["exhibit"] for each in summary["exhibits"]] == list(EXHIBITS)
-    claims = [claim for each in summary["exhibits"] for claim in each["claims"]]
+    assert [each["figure"] for each in summary["figures"]] == list(FIGURES)
+    claims = [claim for each in summary["figures"] for claim in each["claims"]]
     assert sum(summary["counts"].values()) == len(claims) > 100
-    assert summary["counts"] == made.counts
     assert (summary["scale"], summary["seeds"]) == ("smoke", [0])
     assert set(summary["counts"]) == set(VERDICTS)
     text = (place / "out" / "claims.md").read_text()
@@ -234,11 +248,11 @@ def test_all_claims_are_in_one_table(made: Reproduction, place: Path) -> None:
     assert not (place / "out" / "claims.png").exists()
 
 
-def test_what_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped by a signal in the middle of training, and after it between two exhibits."""
-    names = ["dynamics", "point-init"]
-    whole = run(asked(tmp_path / "whole", names))
-    lines, append = [0], Run.append_log
+def test_what_was_stopped_goes_on_to_the_same_end(
+    made: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped by a signal in the middle of training, and after it between two figures."""
+    names, lines, append = ["dynamics", "point-init"], [0], Run.append_log
 
     def stopping(self: Run, row: Any) -> None:
         append(self, row)
@@ -246,25 +260,23 @@ def test_what_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: p
         if lines[0] == 5:
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def stop(made: Reproduced) -> None:
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(Run, "append_log", stopping)
     with pytest.raises(Stopped, match="SIGTERM"):
         run(asked(tmp_path, names))
     assert not (tmp_path / "out").exists()
-
-    def stop(made: Reproduced) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
         run(asked(tmp_path, names), stop)
     assert (tmp_path / "out" / "dynamics" / "digits" / "reproduction.json").is_file()
     assert not (tmp_path / "out" / "claims.json").exists()
-    again = run(asked(tmp_path, names))
-    assert [each.summary() for one in again.exhibits for each in one.judged] == [
-        each.summary() for one in whole.exhibits for each in one.judged
-    ]
+    again, whole = run(asked(tmp_path, names)), [one for one in made.figures if one.plan.figure.name in names]
+    for one, other in zip(again.figures, whole, strict=True):
+        assert [each.summary() for each in one.judged] == [each.summary() for each in other.judged]
 
 
-def test_a_run_that_fails_stops_no_exhibit_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fails_stops_no_figure_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check = Trainer._check_loss
 
     def failing(self: Trainer, loss: float, epoch: int) -> None:
@@ -275,7 +287,7 @@ def test_a_run_that_fails_stops_no_exhibit_without_it(tmp_path: Path, monkeypatc
         run(asked(tmp_path, ["dynamics", "point-init"]))
     assert (tmp_path / "out" / "dynamics" / "digits" / "reproduction.json").is_file()
     summary = json.loads((tmp_path / "out" / "claims.json").read_text())
-    assert [each["exhibit"] for each in summary["exhibits"]] == ["dynamics"]
+    assert [each["figure"] for each in summary["figures"]] == ["dynamics"]
     with pytest.raises(TrainingError, match="is nan in epoch 1"):
         run(asked(tmp_path, "point-init", out=tmp_path / "alone"))
     assert not (tmp_path / "alone").exists()
@@ -287,34 +299,29 @@ def test_a_run_that_fails_stops_no_exhibit_without_it(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"name": "beta"}, r"no exhibit 'beta': did you mean 'betas'\?"),
+        ({"name": "beta"}, r"no figure 'beta': did you mean 'betas'\?"),
         ({"scale": "papers"}, r"unknown scale 'papers': did you mean 'paper'\?"),
         ({"epochs": 3}, "epochs=…: the scale decides what is trained"),
-        ({"seeds": [1, 1 + TWIN]}, "seeds=1, 1001: the second is kept for a twin"),
+        ({"seeds": [1, 1 + SECOND]}, "seeds=1, 1001: the latter is that of the former's second network"),
+        ({"name": "along", "scale": "paper", "on": "cifar"}, r"on='cifar': did you mean 'cifar10'\?"),
     ],
 )
 def test_what_cannot_be_made_says_why(given: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match=words):
-        asked(tmp_path, **given)
+        ss.reproduce(**{"runs": tmp_path / "runs", "out": tmp_path / "out", **QUIET, **given})
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_bench_suggests_the_nearest() -> None:
-    with pytest.raises(ArgumentError, match=r"on='cifar': did you mean 'cifar10'\?"):
-        plan("along", "paper", Setting.of(**QUIET), "cifar")
-
-
-def test_exhibits_are_made_where_the_data_is(tmp_path: Path) -> None:
-    found = asked(tmp_path, ["along", "integral"], "paper")
-    assert (found.plans, len(found.obstacles)) == ([], 4)
-    assert "subspaces data get cifar10" in found.obstacles[0].reason
+def test_figures_are_made_where_the_data_and_the_libraries_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = asked(tmp_path, ["along", "integral", "epochs"], "paper")
+    assert (found.plans, [each.plan.size for each in found.obstacles][-1]) == ([], "12 × 10")
+    reasons = {each.plan.setup.name: each.reason for each in found.obstacles}
+    assert len(reasons) == 6
+    assert "subspaces data get cifar10" in reasons["cifar10"]
+    assert "pip install 'subspaces[torchvision]' and imagenet needs its files" in reasons["imagenet-resnet50"]
     with pytest.raises(ValueError, match="nothing of it is possible here: cifar10 needs its files"):
         run(found)
     assert not (tmp_path / "out").exists()
     only = plan("along", "paper", Setting.of(data=tmp_path, **QUIET), ["cifar10"])
-    assert [each.plan.bench.name for each in only.obstacles] == ["cifar10"]
-
-
-def test_the_call_is_that_of_the_package(tmp_path: Path) -> None:
-    found = ss.reproduce("dynamics", seeds=[3], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
-    assert isinstance(found, Reproduction)
-    assert found.seeds == [3]
+    assert [each.plan.setup.name for each in only.obstacles] == ["cifar10"]

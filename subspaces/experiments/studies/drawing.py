@@ -12,7 +12,7 @@ from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
-from subspaces.experiments.studies.mixtures import KINDS, WORDS, Kind
+from subspaces.experiments.studies.mixtures import KINDS, MIXTURES, WORDS, Kind
 from subspaces.experiments.studies.setting import plain
 from subspaces.reports.figures import along, style
 
@@ -93,18 +93,9 @@ def _legend(drawing: Figure, reference: Entry, seeds: int) -> None:
     style.legend(drawing, handles, columns=len(handles), title=title)
 
 
-Series = Mapping[str, tuple[list[float], list[Entry]]]
-"""Methods by name: numbers on the axis below, and the entry at each."""
-
-
-def over_levels(title: str, found: Series, seeds: int, chosen: bool) -> Figure:
-    """Draw accuracy and ECE over the level of label noise."""
-    percent = {name: ([100 * level for level in levels], entries) for name, (levels, entries) in found.items()}
-    told = "; settings chosen on held-out images" if chosen else ""
-    return over(title, percent, seeds, "random training labels (%)", told)
-
-
-def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> Figure:
+def over(
+    title: str, found: Mapping[str, tuple[list[float], list[Entry]]], seeds: int, below: str, told: str = ""
+) -> Figure:
     """Draw accuracy and ECE over some number that is named below the axis."""
     with style.styled():
         drawing = style.blank(style.PAGE, 2.5)
@@ -114,7 +105,7 @@ def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> F
         for each, metric in zip(axes, ("accuracy", "ece"), strict=True):
             shown = described(metric)
             for name, (places, entries) in found.items():
-                values = np.array([entry.values(metric) for entry in entries]).T  # [seeds, places]
+                values = np.array([entry.spread(metric).values for entry in entries]).T  # [seeds, places]
                 style.band(each, Curve(np.array(places), values), shown.scale, looks[name])
             each.set(xlabel=below, ylabel=shown.axis)
             each.set_xticks(sorted({place for places, _ in found.values() for place in places}))
@@ -127,7 +118,6 @@ def over(title: str, found: Series, seeds: int, below: str, told: str = "") -> F
 # Instability
 
 AVERAGES: tuple[Kind, ...] = ("average", "ensemble")
-MIXTURES: tuple[Kind, ...] = ("global", "layerwise", "per-weight")
 LOOKS: dict[Kind, style.Look] = {
     "branch": style.Look(style.GREYS[0], "*", style.DOTS[0]),
     **{kind: style.Look(style.COLOURS[i], style.MARKERS[i]) for i, kind in enumerate((*AVERAGES, *MIXTURES))},

@@ -1,0 +1,192 @@
+"""One figure of the paper on one network and data set: planned, measured, drawn and judged."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from subspaces.evaluation.comparing import Group, heading
+from subspaces.evaluation.curves import described
+from subspaces.evaluation.rows import OUTLIERS
+from subspaces.evaluation.settings import Settings
+from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.evaluation.statistics import Spread, shown, spread
+from subspaces.experiments import locks
+from subspaces.experiments.evaluating.evaluate import evaluate
+from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.paper.claims import HEADS, MANY, RULE, Judgement, counted
+from subspaces.experiments.paper.figures import Figure
+from subspaces.experiments.paper.measured import NUMBERS, STANDARD, Measured
+from subspaces.experiments.paper.pictures import PICTURES
+from subspaces.experiments.paper.scales import Setup
+from subspaces.experiments.studies import grid, instability
+from subspaces.experiments.studies.compare import SECOND, Comparison
+from subspaces.experiments.studies.compare import plan as plan_comparison
+from subspaces.experiments.studies.setting import Plan, Setting, same, train_missing
+from subspaces.experiments.studies.tables import Drawing, Result, Table
+from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.runs import Run
+from subspaces.reports.figures import draw_groups
+
+
+@dataclass(frozen=True)
+class FigurePlan:
+    """All that a figure takes on one setup."""
+
+    figure: Figure
+    setup: Setup
+    study: Plan[Any]
+
+    @classmethod
+    def of(cls, figure: Figure, setup: Setup, setting: Setting) -> "FigurePlan":
+        """Check everything and return what is to be done; nothing is."""
+        return cls(figure, setup, _study(figure, setup, replace(setting, out=setting.out / figure.name / setup.name)))
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """Everything that is trained."""
+        return self.study.recipes
+
+    @property
+    def setting(self) -> Setting:
+        """Where and how."""
+        return self.study.setting
+
+    @property
+    def size(self) -> str:
+        """How many runs there are, and of how many epochs."""
+        epochs = sorted({one.epochs for one in self.recipes})
+        return f"{len(self.recipes)} × {'–'.join(map(str, dict.fromkeys((epochs[0], epochs[-1]))))}"
+
+    def run(self) -> "Reproduced":
+        """Train, measure, judge and write what is missing."""
+        figure, setup, setting = self.figure, self.setup, self.setting
+        with locks.made(setting.out):
+            runs = train_missing(self.recipes, setting)
+            if figure.planes:
+                _measure_planes(self, runs)
+            result = self.study.measure(runs)
+            if isinstance(result, Comparison):
+                settings = Settings.of(figure.evaluation_on(setup.scale))
+                result = replace(result, groups=[_seen(each, settings) for each in result.groups])
+            found = Measured(setup, figure.recipes_on(setup), result, setting)
+            if figure.numbers:
+                found = replace(found, numbers=NUMBERS[figure.numbers](found))
+            judged = [claim.judge(found.value) for claim in figure.claims_on(setup)]
+            return Reproduced(self, found, judged).write(setting.out)
+
+
+def _study(figure: Figure, setup: Setup, setting: Setting) -> Plan[Any]:
+    """Return the plan of the comparison or study that a figure is."""
+    scale, recipes = setup.scale, figure.recipes_on(setup)
+    some, alone = list(recipes.values()), replace(setting, ensembles=())
+    match figure.study:
+        case "comparison":
+            found = plan_comparison(some, alone, None)
+            standard = [one for one in found.compared if figure.second and same(one, recipes[STANDARD])]
+            second = [replace(one, seed=one.seed + SECOND) for one in standard]
+            return replace(found, second=second, scaled=False, about=figure.evaluation_on(scale))
+        case "instability":
+            return instability.plan(setup.recipe(), setting, scale.shared, scale.models, scale.draws)
+        case "integral":
+            changes = {**setting.changes, "learning_rate": scale.integral_rate}
+            return grid.plan_integral(some, replace(setting, changes=changes), scale.levels)
+        case "noise":
+            changes = {**setting.changes, "validation": scale.validation}
+            lists = scale.lists if figure.tried else {}
+            return grid.plan(some, replace(alone, changes=changes), scale.levels, lists)
+    return grid.plan(some, alone, getattr(scale, figure.study), {}, over=figure.study, name=figure.study)
+
+
+def _measure_planes(plan: FigurePlan, runs: Sequence[Run]) -> None:
+    """Measure the plane of each curve and simplex, and that through each line and standard training."""
+    scale = plan.setup.scale
+    about = {**plan.figure.evaluation_on(scale), "cells": scale.cells, **plan.setting.measuring()}
+    by_seed = {run.recipe.seed: run.folder for run in runs if run.recipe.method == STANDARD}
+    evaluate([run for run in runs if run.recipe.method in ("curve", "simplex")], plane=True, **about)
+    for run in runs:
+        if run.recipe.method == "line":
+            evaluate(run, through=[by_seed[run.recipe.seed]], **about)
+
+
+def _seen(group: Group, settings: Settings) -> Group:
+    """Return a group with nothing but what these settings measure along a line or curve and on corrupted images.
+
+    Its evaluations may have more, of other figures or of the user's: what is drawn and claimed must not depend on it.
+    """
+    frame, corrupted = group.frame, settings.corruptions
+    places = {round(each, 9) + 0.0 for alpha in settings.grid for each in (alpha, 1 - alpha)} | {0.5}
+    here = (frame["role"] != "along") | frame["alphas"].map(places.issuperset)
+    names, severities = (corrupted.names, corrupted.severities) if isinstance(corrupted, Corruptions) else ((), ())
+    wanted = frame["data"].isin(names or ()) & frame["severity"].isin(severities)
+    return replace(group, rows=frame[here & (frame["group"].isin(("", OUTLIERS)) | wanted)])
+
+
+@dataclass(frozen=True)
+class Reproduced(Result):
+    """A figure on one setup: its claims with their verdicts, and the table and picture that they stand on."""
+
+    plan: FigurePlan
+    found: Measured
+    judged: list[Judgement]
+    name: str = field(default="reproduction", kw_only=True)
+
+    @property
+    def result(self) -> Result:
+        """The comparison or study that it stands on."""
+        made: Result = self.found.result
+        return made
+
+    def tables(self) -> list[Table]:
+        figure = self.plan.figure
+        title = f"{figure.where}: {figure.shows} · {heading([*map(training_of, self.plan.recipes)])}"
+        claims = Table(title, HEADS, [each.cells() for each in self.judged], left=2)
+        return [claims, *([_table(numbers)] if (numbers := self.numbers) else []), *self.result.tables()]
+
+    @property
+    def numbers(self) -> dict[str, dict[str, Spread]]:
+        """What was measured beside answers, over the seeds."""
+        return {
+            label: {name: spread(list(values.values())) for name, values in each.items()}
+            for label, each in self.found.numbers.items()
+        }
+
+    def notes(self) -> list[str]:
+        scale, verdicts = self.plan.setup.scale, counted([each.verdict for each in self.judged])
+        return [f"Scale {scale.name}: {scale.meaning}. Claims: {verdicts}.", RULE, MANY, *self.result.notes()]
+
+    def about(self) -> dict[str, Any]:
+        """Return which figure it is, and on what."""
+        figure = self.plan.figure
+        return {"figure": figure.name, "where": figure.where, "shows": figure.shows, "setup": self.plan.setup.name}
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            **self.about(),
+            "scale": self.plan.setup.scale.name,
+            "rule": RULE,
+            "claims": [each.summary() for each in self.judged],
+            "numbers": {
+                label: {name: asdict(each) for name, each in numbers.items()} for label, numbers in self.numbers.items()
+            },
+            "measured": self.result.summary(),
+        }
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: [each.as_row() for each in self.judged], **self.result.rows()}
+
+    def draw(self) -> Drawing:
+        picture = self.plan.figure.picture
+        if picture in PICTURES:
+            return PICTURES[picture](self.found)
+        return draw_groups(picture, self.found.result.groups) if picture else self.result.draw()
+
+
+def _table(numbers: dict[str, dict[str, Spread]]) -> Table:
+    """Return numbers beside answers as a table."""
+    names = list(dict.fromkeys(name for each in numbers.values() for name in each))
+
+    def cell(values: Spread | None, name: str) -> str:
+        return "–" if values is None else shown(values, described(name).scale, 3)
+
+    rows = [[label, *(cell(each.get(name), name) for name in names)] for label, each in numbers.items()]
+    return Table("Beside answers", ("method", *(described(name).title for name in names)), rows, left=1)
