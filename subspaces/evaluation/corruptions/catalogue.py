@@ -15,7 +15,7 @@ from subspaces.evaluation.corruptions import blur, digital, noise, spatter, weat
 from subspaces.evaluation.corruptions.draws import Draws
 from subspaces.evaluation.corruptions.matrices import rounded
 from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
-from subspaces.images.pixels import grey
+from subspaces.images.splits import grey
 from subspaces.text import Catalogue
 
 Effect = Callable[[Tensor, Any, Draws], Tensor]

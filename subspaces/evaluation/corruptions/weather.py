@@ -6,7 +6,7 @@ from torch import Tensor
 from subspaces.evaluation.corruptions.blur import smeared
 from subspaces.evaluation.corruptions.draws import Draws
 from subspaces.evaluation.corruptions.matrices import cut, product, rounded, zoom
-from subspaces.images.pixels import grey
+from subspaces.images.splits import grey
 
 
 def snow(images: Tensor, setting: tuple[float, float, float, float, int, float, float], draws: Draws) -> Tensor:
