@@ -1,15 +1,16 @@
-"""Image files to arrays, with Pillow: damaged and oversized ones raise a `DataError` that names the file."""
+"""Image files, with Pillow, and files of arrays: damaged and oversized ones are errors that name the file."""
 
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from subspaces.errors import ArgumentError, DataError, MissingPackageError
-from subspaces.images.reading import check_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -18,6 +19,18 @@ Pixels = npt.NDArray[np.uint8]  # [H, W, C]
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")  # others may run programs
 PIXELS = 10**8  # of one file: more is a mistake, or meant to fill the memory
 SIDE = 65_535  # pixels of an image's longer side, as many as a JPEG may have
+UNPACKED = 1 << 32  # bytes of an .npz file; an .npy file is mapped
+DAMAGED = (
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What is raised for files of arrays that are damaged, encrypted or compressed in an unknown way."""
 
 
 class UnreadableError(ArgumentError):
@@ -120,3 +133,27 @@ def _scaled(image: "Image", width: int, height: int, box: tuple[float, float, fl
     from PIL import Image
 
     return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a folder, a pipe or a device, which reading may wait for."""
+    path.stat()  # which says if there is no such file
+    if not path.is_file():
+        raise DataError(f"{path}: not a regular file")
+
+
+def map_array(path: Path) -> npt.NDArray[Any]:
+    """Return the array of an .npy file, mapped from it; writing to it leaves the file as it is."""
+    check_regular(path)
+    array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
+    return array
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an .npz file; raise one of `DAMAGED` where it is none, or too large."""
+    check_regular(path)
+    with zipfile.ZipFile(path) as packed:
+        if (size := sum(member.file_size for member in packed.infolist())) > UNPACKED:
+            raise ValueError(f"{size:,} bytes, more than {UNPACKED:,}: save it as .npy")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}

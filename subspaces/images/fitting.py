@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from subspaces.errors import DataError
-from subspaces.images.decoding import UnreadableError, centre_view, middle, opened, prepared
-from subspaces.images.reading import DAMAGED, map_array
+from subspaces.images.decoding import DAMAGED, UnreadableError, centre_view, map_array, middle, opened, prepared
 from subspaces.images.splits import GREY
 
 ARRAYS = (".npy",)

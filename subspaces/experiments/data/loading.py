@@ -14,7 +14,7 @@ from torch import Tensor
 from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.display import Progress
-from subspaces.experiments.data import cifar10, digits, folders, own_images
+from subspaces.experiments.data import folders, own_images, published
 from subspaces.images.splits import Dataset
 from subspaces.text import nearest
 
@@ -38,9 +38,9 @@ class Reader(NamedTuple):
 OWN = "folder"
 """The data set of the user's own images, which have no size and no number but those that are asked for and found."""
 READERS = {
-    "digits": Reader(digits.load_digits, Path, Size(1200, (1, 8, 8), 10)),
-    "mnist": Reader(digits.load_mnist, digits.find_mnist, Size(60_000, (1, 28, 28), 10)),
-    "cifar10": Reader(cifar10.load, cifar10.find, Size(5 * cifar10.RECORDS, (3, 32, 32), 10)),
+    "digits": Reader(published.load_digits, Path, Size(1200, (1, 8, 8), 10)),
+    "mnist": Reader(published.load_mnist, published.find_mnist, Size(60_000, (1, 28, 28), 10)),
+    "cifar10": Reader(published.load_cifar10, published.find_cifar10, Size(5 * published.RECORDS, (3, 32, 32), 10)),
     "tiny-imagenet": Reader(folders.load_tiny, folders.find_tiny, Size(100_000, (3, 64, 64), 200)),
     "imagenet": Reader(folders.load_imagenet, folders.find_imagenet),
     OWN: Reader(lambda root, progress: own_images.load(root, progress=progress), own_images.find),

@@ -21,7 +21,7 @@ import torch
 from subspaces.core import storage
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.display import Progress
-from subspaces.experiments.data import decoded
+from subspaces.experiments.data import folders
 from subspaces.images import decoding, listing
 from subspaces.images.decoding import Pixels
 from subspaces.images.splits import Dataset, Split
@@ -132,10 +132,10 @@ def load(
 
 def find(root: Path) -> Listing:
     """List the images of a folder; refuse one without two classes, and a class without images."""
-    folders = {name.lower(): name for name in listing.class_folders(root)}
-    train, tests = folders.get(TRAIN), [folders[name] for name in TESTS if name in folders]
+    there = {name.lower(): name for name in listing.class_folders(root)}
+    train, tests = there.get(TRAIN), [there[name] for name in TESTS if name in there]
     test = next((name for name in tests if train and listing.folders_in(root / name)), None)
-    base = root / train if train and (test or len(folders) == 1) else root
+    base = root / train if train and (test or len(there) == 1) else root
     classes = listing.class_folders(base)
     if len(classes) < 2:
         raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
@@ -188,7 +188,7 @@ def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
         with suppress(OSError):  # where nothing can be written either, they are decoded into memory
             folder.mkdir(parents=True, exist_ok=True)
     cache, notes = folder / f"{name}.npy", folder / f"{name}.json"
-    pixels = decoded.kept(cache, (len(found.paths), size, size, 3))
+    pixels = folders.kept(cache, (len(found.paths), size, size, 3))
     if pixels is not None:
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # else decoded again
             known = json.loads(notes.read_bytes())
@@ -198,7 +198,7 @@ def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
     paths = [found.root / path for path in found.paths]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of odd metadata and many pixels, which are refused
-        pixels = decoded.build(paths, cache, size, partial(_square, size=size, why=why), progress)
+        pixels = folders.build(paths, cache, size, partial(_square, size=size, why=why), progress)
     sums = np.array([_sums(image) for image in pixels])
     broken = {
         index: listing.plain(why[path].replace(f"{found.root}{os.sep}", ""))  # the root may be another one when read

@@ -27,7 +27,7 @@ from subspaces.experiments.training import batches as images_of
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.images.reading import DAMAGED, map_array, read_arrays
+from subspaces.images.decoding import DAMAGED, map_array, read_arrays
 from subspaces.images.splits import Files, Split, check_label_values
 from subspaces.text import one_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from subspaces.experiments.data import DataError, cifar10, load
+from subspaces.experiments.data import DataError, load, published
 
 WRITERS = {
     "bin": made.write_binary,
@@ -17,7 +17,7 @@ PUBLISHED = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "ho
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(cifar10, "RECORDS", 7)
+    monkeypatch.setattr(published, "RECORDS", 7)
 
 
 @pytest.mark.parametrize("version", WRITERS)
@@ -46,7 +46,7 @@ def test_an_array_that_was_written_by_columns_is_read_by_columns(tmp_path):
 
 
 def test_python_2_pickles_have_text_where_python_3_has_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(cifar10, "RECORDS", 2)
+    monkeypatch.setattr(published, "RECORDS", 2)
     content = b"\x80\x02}q\x00(U\x06labelsq\x01]q\x02(K\x03K\x04eU\x04dataq\x03"
     array = pickle.dumps(np.zeros((2, 3072), np.uint8), 2)[2:-1].replace(b"numpy._core", b"numpy.core")
     for name in made.BATCHES:

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 import torch
 
-from subspaces.experiments.data import DataError, digits, load
+from subspaces.experiments.data import DataError, load, published
 
 SHAPES = [(20, 28, 28), (20,), (10, 28, 28), (10,)]
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(digits, "MNIST", dict(zip(digits.MNIST, SHAPES, strict=True)))
+    monkeypatch.setattr(published, "MNIST", dict(zip(published.MNIST, SHAPES, strict=True)))
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["raw", "gz"])

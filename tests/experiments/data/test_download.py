@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import made
 import pytest
 
-from subspaces.experiments.data import NAMES, SOURCES, DataError, absent, check, cifar10, describe, digits, get, load
+from subspaces.experiments.data import NAMES, SOURCES, DataError, absent, check, describe, get, load, published
 
 SHAPES = [(20, 28, 28), (20,), (10, 28, 28), (10,)]
 
@@ -72,7 +72,7 @@ def server(monkeypatch):
 def small_mnist(tmp_path, monkeypatch, server):
     """MNIST with few images, as if that were what is published."""
     made.mnist(tmp_path / "publisher", packed=True)
-    monkeypatch.setattr(digits, "MNIST", dict(zip(digits.MNIST, SHAPES, strict=True)))
+    monkeypatch.setattr(published, "MNIST", dict(zip(published.MNIST, SHAPES, strict=True)))
     files = {path.name: path.read_bytes() for path in sorted((tmp_path / "publisher").iterdir())}
     server.publish(monkeypatch, "mnist", files)
     return files
@@ -145,7 +145,7 @@ def link(name: str, target: str) -> tarfile.TarInfo:
 
 @pytest.fixture
 def batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(cifar10, "RECORDS", 7)
+    monkeypatch.setattr(published, "RECORDS", 7)
     made.cifar10(tmp_path / "publisher")
     return {f"cifar-10-batches-bin/{path.name}": path.read_bytes() for path in (tmp_path / "publisher").iterdir()}
 

@@ -20,8 +20,8 @@ from typer.testing import Result
 
 from subspaces.experiments.data import DataError, DataWarning, load
 from subspaces.images import decoding
+from subspaces.images.decoding import DAMAGED, read_arrays
 from subspaces.images.listing import image_files, labelled_files
-from subspaces.images.reading import DAMAGED, read_arrays
 
 SECONDS = 20  # that no test needs, unless something waits for ever
 OVERRIDE, ESCAPE = "\u202e", "\x1b"
