@@ -37,14 +37,6 @@ def test_both_versions(tmp_path, version, below):
     assert image[1, 5, 9] == pixels[0, 2, 1024 + 5 * 32 + 9]
 
 
-def test_an_array_that_was_written_by_columns_is_read_by_columns(tmp_path):
-    def by_columns(folder, pixels, labels):
-        made.write_python(folder, [np.asfortranarray(part) for part in pixels], labels)
-
-    pixels, _ = made.cifar10(tmp_path, by_columns)
-    assert np.array_equal(load("cifar10", tmp_path).test.images.numpy().reshape(7, 3072), pixels[5])
-
-
 def test_python_2_pickles_have_text_where_python_3_has_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(published, "RECORDS", 2)
     content = b"\x80\x02}q\x00(U\x06labelsq\x01]q\x02(K\x03K\x04eU\x04dataq\x03"

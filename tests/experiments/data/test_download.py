@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import made
 import pytest
 
-from subspaces.experiments.data import NAMES, SOURCES, DataError, absent, check, describe, get, load, published
+from subspaces.experiments.data import SOURCES, DataError, absent, check, describe, get, load, published
 
 SHAPES = [(20, 28, 28), (20,), (10, 28, 28), (10,)]
 
@@ -211,12 +211,3 @@ def test_what_is_absent_is_told_with_what_fetches_it(tmp_path, name):
     for root in (tmp_path, tmp_path / "nowhere"):
         assert f"subspaces data get {name} --data" in absent(name, root)
     assert absent("digits", tmp_path / "nowhere") is None
-
-
-def test_sources_are_complete():
-    assert tuple(SOURCES) == NAMES
-    for name, source in SOURCES.items():
-        assert source.name == name
-        assert all((source.description, source.size, source.licence))
-        assert bool(source.files) != bool(source.instructions or name == "digits")
-        assert all(len(bytes.fromhex(md5)) == 16 for md5 in source.files.values())

@@ -87,19 +87,6 @@ def test_epochs_differ_and_have_every_image_once(files):
     assert stream.epoch == 1
 
 
-def test_seed(files):
-    first, again, other = (batches(loader(files.train, seed=seed, **TRAINING), 1) for seed in (1, 1, 2))
-    assert_same(first, again)
-    assert not torch.equal(first[0][0], other[0][0])
-
-
-def test_leaving_in_the_middle_of_an_epoch(files):
-    stream, whole = (loader(files.train, workers=workers, **TRAINING) for workers in (1, 0))
-    next(iter(stream))
-    list(whole)
-    assert_same(list(stream), list(whole))
-
-
 def test_global_random_numbers_are_left_alone(files):
     torch.manual_seed(0)
     expected = torch.rand(3)
@@ -202,15 +189,6 @@ def same(x: torch.Tensor, crop: np.ndarray, mirrored: bool) -> bool:
     crop = crop[:, :, ::-1] if mirrored else crop
     expected = (crop.transpose(1, 2, 0) / 255 - MEAN) / STD
     return np.allclose(x.permute(1, 2, 0).numpy(), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_layout_and_precision(files, channels_last):
-    x, y = next(iter(loader(files.train, channels_last=channels_last, dtype=torch.bfloat16, **TRAINING)))
-    assert x.dtype == torch.bfloat16
-    assert x.shape == (5, 3, 24, 24)
-    assert y.dtype == torch.int64
-    assert x.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
 
 
 @pytest.mark.parametrize(
