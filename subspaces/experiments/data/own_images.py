@@ -91,12 +91,6 @@ class Listing(NamedTuple):
         return chosen
 
 
-class _Decoded(NamedTuple):
-    pixels: Pixels  # [n, size, size, 3], black where a file cannot be read
-    sums: npt.NDArray[np.int64]  # [n, 2, 3]: of an image's values and of their squares, for each channel
-    broken: dict[int, str]  # why a file cannot be read
-
-
 def load(
     root: Path, size: int = SIZE, seed: int = 0, fingerprint: str = "", progress: Progress | None = None
 ) -> Dataset:
@@ -116,12 +110,14 @@ def load(
         more = f"; … (`subspaces data check folder --data {root}` names all)" if len(broken) > NAMED else ""
         text = f"{len(broken)} of {len(good)} image files in {root} cannot be read and are left out: {some}{more}"
         warnings.warn(DataWarning(text, *broken.values()), stacklevel=3)
-    if absent := _absent(found, train):
-        raise DataError(f"{root}: of the class {absent[0]!r} no image is left to train on: put some there")
-    if not test.any():
-        raise DataError(f"{root}: no image is left for the test: add some")
-    if absent := _absent(found, test):
-        text = f"{root}: the test has no images of {len(absent)} of the classes: {', '.join(absent[:5])}"
+    untrained, untested = (
+        [name for label, name in enumerate(found.classes) if label not in found.labels[part]] for part in (train, test)
+    )
+    if untrained or not test.any():
+        what = f"to train on of the class {untrained[0]!r}" if untrained else "for the test"
+        raise DataError(f"{root}: no image is left {what}: add some")
+    if untested:
+        text = f"{root}: the test has no images of {len(untested)} of the classes: {', '.join(untested[:5])}"
         warnings.warn(DataWarning(text), stacklevel=3)
     first, second = sums[train].astype(np.float64).sum(0) / (int(train.sum()) * size * size)
     std = np.sqrt(np.maximum(second - first**2, 1.0))  # of images that are all alike, one step of 255
@@ -140,8 +136,6 @@ def find(root: Path) -> Listing:
     if len(classes) < 2:
         raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
     parts = [listing.labelled_files(each, classes) for each in (base, *([root / test] if test else []))]
-    if absent := set(range(len(classes))) - set(parts[0].labels.tolist()):
-        raise DataError(f"{base}: there are no images of the class {classes[min(absent)]!r}")
     paths = [os.path.relpath(part.path(index), root) for part in parts for index in range(len(part))]
     separate = np.arange(len(paths)) >= len(parts[0]) if test else None
     labels = np.concatenate([part.labels.numpy() for part in parts])
@@ -150,12 +144,10 @@ def find(root: Path) -> Listing:
 
 def parts_of(fingerprint: str) -> tuple[str, str, str]:
     """Return name, number of files and digest of a fingerprint, or refuse what is none."""
-    found = re.fullmatch(r"(.+):(\d{1,12}):([0-9a-f]{12})", fingerprint, re.DOTALL | re.ASCII)
-    if found is None:
-        raise ArgumentError(
-            f"fingerprint={fingerprint!r}: expected NAME:FILES:DIGEST, as in 'flowers:150:0123456789ab'"
-        )
-    return found[1], found[2], found[3]
+    if re.fullmatch(r".+:\d{1,12}:[0-9a-f]{12}", fingerprint, re.DOTALL | re.ASCII) is None:
+        raise ArgumentError(f"fingerprint={fingerprint!r}: expected NAME:FILES:DIGEST, as in 'roses:150:0123456789ab'")
+    name, count, digest = fingerprint.rsplit(":", 2)
+    return name, count, digest
 
 
 def _digest(lines: list[str]) -> str:
@@ -167,21 +159,21 @@ def _stat(root: Path, path: str) -> tuple[str, int, int]:
     return listing.plain(path), state.st_size, state.st_mtime_ns
 
 
-def _absent(found: Listing, chosen: Flags) -> list[str]:
-    """Return the classes without a chosen image."""
-    there = set(found.labels[chosen].tolist())
-    return [name for label, name in enumerate(found.classes) if label not in there]
-
-
 def _split(pixels: Pixels, labels: npt.NDArray[np.int64], places: npt.NDArray[np.intp]) -> Split:
     """Return the images at these places: a part of the mapped array where they lie together, else a copy of them."""
-    first, last = int(places[0]), int(places[-1]) + 1
-    own = pixels[first:last] if last - first == len(places) else pixels[places]
+    together = places[-1] - places[0] == len(places) - 1
+    own = pixels[places[0] : places[-1] + 1] if together else pixels[places]
     return Split(torch.from_numpy(own).permute(0, 3, 1, 2), torch.from_numpy(labels[places]))
 
 
-def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
-    """Return all images at one size, from the cache or, where a file has changed since, decoded anew."""
+def _decoded(
+    found: Listing, size: int, progress: Progress | None
+) -> tuple[Pixels, npt.NDArray[np.int64], dict[int, str]]:
+    """Return all images at one size, from the cache or, where a file has changed since, decoded anew.
+
+    They are [n, size, size, 3], black where a file cannot be read; with them come the sums of an image's values and of
+    their squares, [n, 2, 3], and why files cannot be read.
+    """
     folder, name = found.root, f".subspaces-{size}-{found.stamp}"
     if not os.access(folder, os.W_OK):
         folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "subspaces" / found.name
@@ -193,7 +185,7 @@ def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
         with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # else decoded again
             known = json.loads(notes.read_bytes())
             sums = np.array(known["sums"], np.int64).reshape(len(pixels), 2, 3)
-            return _Decoded(pixels, sums, {int(index): str(why) for index, why in known["broken"].items()})
+            return pixels, sums, {int(index): str(why) for index, why in known["broken"].items()}
     why: dict[Path, str] = {}
     paths = [found.root / path for path in found.paths]
     with warnings.catch_warnings():
@@ -209,7 +201,7 @@ def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
         storage.write(notes, json.dumps({"broken": broken, "sums": sums.tolist()}).encode())
         for other in set(folder.glob(f".subspaces-{size}-*.*")) - {cache, notes}:
             other.unlink(missing_ok=True)
-    return _Decoded(pixels, sums, broken)
+    return pixels, sums, broken
 
 
 def _square(path: Path, size: int, why: dict[Path, str]) -> Pixels:
@@ -224,5 +216,5 @@ def _square(path: Path, size: int, why: dict[Path, str]) -> Pixels:
 
 
 def _sums(image: Pixels) -> npt.NDArray[np.int64]:
-    wide = image.reshape(-1, 3).astype(np.int64)
-    return np.stack([wide.sum(0), (wide**2).sum(0)])
+    wide = image.astype(np.int64)
+    return np.stack([wide.sum((0, 1)), (wide**2).sum((0, 1))])

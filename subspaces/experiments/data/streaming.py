@@ -33,17 +33,13 @@ GRACE = 5  # seconds in which a worker that is told to end does
 class StreamingLoader:
     """Shuffled, cropped, flipped and normalised batches (x, y) of image files or mapped arrays.
 
-    It iterates like `ResidentLoader`. Of files, a training view is a random crop of 8–100 % of the area
-    scaled to `size`; without `resized_crop`, the shorter side is scaled to `resize` and the centre taken.
-    Of arrays, crops and flips are those of `ResidentLoader`.
+    It iterates like `ResidentLoader`, whose crops and flips those of arrays are. Of files, a training view is a random
+    part of 8–100 % of the area; without `resized_crop`, the shorter side is scaled to `resize` and the centre taken.
 
     Args:
-        split: the images.
-        pad: for arrays, the width of the black border for random crops.
-        resized_crop: random crops that are scaled; of arrays in place of `pad`.
         workers: processes that read ahead; 0 reads in this one, None takes one per CPU core, 16 at most.
         size, resize: for files, the side of a view and the scale of a centred one.
-        batch, mean, std, flip, shuffle, seed, device, channels_last, dtype, share: see `ResidentLoader`.
+        split, batch, …: see `ResidentLoader`.
     """
 
     def __init__(
