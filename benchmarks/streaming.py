@@ -34,7 +34,7 @@ from torch import Tensor
 
 from subspaces.core.memory import keep_memory
 from subspaces.evaluation.environment import commit, environment
-from subspaces.experiments.data import Files, StreamingLoader, folders
+from subspaces.experiments.data import Files, StreamingLoader, folders, views
 from subspaces.experiments.training.execution import Execution
 from subspaces.images import decoding
 
@@ -74,13 +74,11 @@ class Bench(NamedTuple):
 def time_pieces(bench: Bench) -> None:
     """Time what a worker does with an image, piece by piece, by the time that the processor spent on it."""
     files, side, some = bench.files, bench.options.side, range(min(len(bench.files), bench.options.some))
-    numbers = np.random.default_rng(0).random((len(some), decoding.NUMBERS)).tolist()
+    boxes = views.boxes(torch.rand(4, len(some))).T.tolist()
     pieces: dict[str, Callable[[int], Any]] = {
         "reading": lambda i: files.path(i).read_bytes(),
         "reading, decoding": lambda i: decoding.decode(files.path(i)),
-        "reading, decoding, a random view": lambda i: decoding.random_view(
-            decoding.decode(files.path(i)), numbers[i], side, flip=True
-        ),
+        "reading, decoding, a random view": lambda i: decoding.part(decoding.decode(files.path(i)), boxes[i], side),
         "reading, decoding, the centre": lambda i: decoding.centre_view(decoding.decode(files.path(i)), 256, side),
     }
     taken: dict[str, list[float]] = {name: [] for name in pieces}
@@ -241,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     keep_memory()
     torch.backends.cudnn.benchmark = True
     about = photographs.write(options.folder, options.images, CLASSES, CLASSES)
-    data = folders.load(options.folder)
+    data = folders.load_imagenet(options.folder)
     assert isinstance(data.train, Files)
     known = environment(asdict(Execution(device=options.device).resolved()))
     record = Record(options.json, commit=commit(), environment=known, files=about)

@@ -270,8 +270,6 @@ COMMANDS = {
         ["mnist"],
         {
             "data": Row("--data other", "root", Path("other")),
-            "base_url": Row("--base-url http://there", "base_url", "http://there"),
-            "limit_gb": Row("--limit-gb 0.5", "limit", 5 * 10**8),
         },
         ("name",),
     ),

@@ -1,17 +1,15 @@
 """`subspaces data list | get | check`."""
 
-import math
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from subspaces.cli import printing
 from subspaces.cli.errors import usage
 from subspaces.cli.options import ROOT
-from subspaces.cli.shared import Data, Quiet, data_names, option
+from subspaces.cli.shared import Data, Quiet, data_names
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.display import bars
 from subspaces.experiments import data as sets
 from subspaces.experiments.training.display import progress_bar
 from subspaces.text import nearest
@@ -34,39 +32,17 @@ def list_() -> None:
 
 
 @app.command()
-def get(
-    name: Name,
-    data: Data = ROOT,
-    base_url: Annotated[str | None, option("Fetch the same files from this address.", "URL")] = None,
-    limit_gb: Annotated[
-        float | None,
-        option(
-            "Refuse archives that unpack to more than this many GB.",
-            "FLOAT",
-            default="10, and no more than 100 times their size",
-        ),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
+def get(name: Name, data: Data = ROOT, quiet: Quiet = False) -> None:
     """Fetch a data set from its publisher, check it against the published checksums and unpack it.
 
-    The same command again continues what was stopped; files that are there and right are left alone.
+    Files that are there and right are left alone, so the same command again fetches what is missing.
     """
     _check_name(name)
-    with usage("limit_gb"):
-        if limit_gb is not None and not 0 < limit_gb < math.inf:
-            raise ArgumentError(f"limit_gb={limit_gb:g}: expected a number of more than 0")
-    limit = None if limit_gb is None else int(limit_gb * 10**9)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what)
-            bars.update(tasks[what], completed=done, total=total or None)
-
-        sets.get(name, data, progress, base_url=base_url, limit=limit)
+    if quiet:
+        sets.get(name, data)
+    else:
+        with bars(True) as progress:
+            sets.get(name, data, progress)
     printing.echo(sets.describe(name, data))
 
 

@@ -68,7 +68,7 @@ def of_run(
         "image_shape": tuple(images.image_shape),
         "mean": tuple(map(float, images.mean)),
         "std": tuple(map(float, images.std)),
-        "resize": RESIZE if images.streaming else 0,
+        "resize": RESIZE if isinstance(images.train, Files) else 0,
         "dataset": images.name,
         "recipe": recipe.to_dict(),
         "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),

@@ -30,10 +30,9 @@ from subspaces.export.arguments import Inputs
 from subspaces.export.description import FILE, Metadata
 from subspaces.export.formats import in_short, quiet, read_onnx
 from subspaces.export.program import Program
-from subspaces.images.decoding import UnreadableError
+from subspaces.images.decoding import DAMAGED, UnreadableError
 from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image
 from subspaces.images.listing import SUFFIXES
-from subspaces.images.reading import DAMAGED
 from subspaces.networks import registry
 from subspaces.networks.factories import is_factory
 

@@ -1,107 +1,74 @@
-"""Image files to arrays, with Pillow."""
+"""Image files, with Pillow, and files of arrays: damaged and oversized ones are errors that name the file."""
 
-import math
-import os
-import threading
+import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
-from io import BufferedReader
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from subspaces.errors import ArgumentError, DataError, MissingPackageError
-from subspaces.images.reading import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Pixels = npt.NDArray[np.uint8]  # [H, W, C]
-SCALE, RATIO, TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")  # others may run programs
-PIXELS = 10**8  # of one file: more is taken for a mistake, or for a file that is made to fill the memory
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")  # others may run programs
+PIXELS = 10**8  # of one file: more is a mistake, or meant to fill the memory
 SIDE = 65_535  # pixels of an image's longer side, as many as a JPEG may have
-LARGE = 10**7  # pixels of an image that is decoded alone, since each takes up to 20 bytes
-BYTES = 1 << 30  # of one file: an image with that many pixels has less
-LONGEST = 100  # times the shorter side: of longer images the ends are cut off before they are scaled
-NUMBERS = 4 * TRIES + 1  # that one random view of an image needs
-_alone = threading.Lock()
+UNPACKED = 1 << 32  # bytes of an .npz file; an .npy file is mapped
+DAMAGED = (
+    ValueError,
+    KeyError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What is raised for files of arrays that are damaged, encrypted or compressed in an unknown way."""
 
 
 class UnreadableError(ArgumentError):
     """Why an input cannot be read, without its name."""
 
 
-def pillow() -> None:
-    """Refuse to read images without Pillow."""
+@contextmanager
+def opened(path: Path) -> "Iterator[Image]":
+    """Open an image file; what goes wrong with it names the file."""
     try:
-        import PIL  # noqa: F401
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingPackageError("reading image files needs Pillow: install it with `pip install pillow`") from None
+    check_regular(path)
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            check_size(image.width, image.height)
+            yield image
+    except UnreadableError as error:
+        raise DataError(f"{path}: {error}") from None
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path}: {error}: scale it down") from None
+    except Exception as error:  # Pillow's decoders raise whatever their libraries do
+        reason, size = "of no known format" if isinstance(error, UnidentifiedImageError) else error, path.stat().st_size
+        raise DataError(f"{path}: {size:,} bytes that are not a whole image ({reason}): get it again") from None
+
+
+def check_size(width: int, height: int) -> None:
+    """Refuse an image that is too large."""
+    if width * height > PIXELS or max(width, height) > SIDE:
+        limit = f"{PIXELS:,}" if width * height > PIXELS else f"{SIDE:,} on one side"
+        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {limit}: scale it down or cut it")
 
 
 def decode(path: Path) -> "Image":
     """Return an image file as RGB; grey ones get three equal channels."""
     with opened(path) as image:
         return image.convert("RGB")
-
-
-def open_file(path: Path) -> BufferedReader:
-    """Open a regular file that is not larger than an image can be."""
-    file = open_regular(path)
-    if (size := os.fstat(file.fileno()).st_size) > BYTES:
-        file.close()
-        raise DataError(f"{path}: {size:,} bytes, more than {BYTES:,}, which no image needs that is read here")
-    return file
-
-
-@contextmanager
-def opened(path: Path) -> "Iterator[Image]":
-    """Open an image file, and say which one it was where it cannot be opened or decoded."""
-    pillow()
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        file = open_file(path)
-    except (FileNotFoundError, DataError):
-        raise
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{path}: cannot be opened ({why})") from None
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        try:
-            with Image.open(file, formats=_formats()) as image:
-                check_size(image.width, image.height)
-                with _alone if image.width * image.height > LARGE else nullcontext():
-                    yield image
-        except UnreadableError as error:
-            raise DataError(f"{path}: {error}") from None
-        except Image.DecompressionBombError as error:
-            raise DataError(f"{path}: {error}: scale it down to at most {PIXELS:,} pixels") from None
-        except Exception as error:  # Pillow's decoders raise whatever their libraries do
-            reason = "of no known format" if isinstance(error, UnidentifiedImageError) else error
-            raise DataError(f"{path}: {size:,} bytes that are not a whole image ({reason}): get it again") from None
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    """Return the formats that are read, of those that this Pillow knows."""
-    from PIL import Image
-
-    Image.init()
-    return tuple(name for name in FORMATS if name in Image.OPEN)
-
-
-def check_size(width: int, height: int) -> None:
-    """Refuse an image that is too large."""
-    if width * height > PIXELS:
-        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {PIXELS:,}: scale it down")
-    if max(width, height) > SIDE:
-        raise UnreadableError(f"{width:,} × {height:,} pixels, more than {SIDE:,} on one side: scale it down or cut it")
 
 
 def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
@@ -111,7 +78,6 @@ def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
     """
     from PIL import Image, ImageOps
 
-    check_size(image.width, image.height)  # before anything is decoded
     if least is not None:
         image.draft("RGB", (2 * least[0], 2 * least[1]))
     image.load()  # of a damaged image only the first attempt fails, and later ones find nothing
@@ -128,9 +94,6 @@ def prepared(image: "Image", least: tuple[int, int] | None = None) -> "Image":
     return image.convert("L" if image.mode in ("1", "L") else "RGB")
 
 
-# Views
-
-
 def square(path: Path, size: int) -> Pixels:
     """Return the centre square of any image file, the way up that its camera noted, scaled to size × size.
 
@@ -142,54 +105,55 @@ def square(path: Path, size: int) -> Pixels:
 
 def middle(image: "Image", width: int, height: int) -> "Image":
     """Return the largest part in the middle of an image that has these proportions, scaled to this size."""
-    from PIL import Image
-
     if image.size == (width, height):
         return image
     across = min(image.width, image.height * width / height)
     down = min(image.height, image.width * height / width)
     left, top = (image.width - across) / 2, (image.height - down) / 2
-    return image.resize((width, height), Image.Resampling.BILINEAR, box=(left, top, left + across, top + down))
+    return _scaled(image, width, height, (left, top, left + across, top + down))
 
 
-def random_box(width: int, height: int, numbers: Sequence[float]) -> tuple[int, int, int, int]:
-    """Return (left, top, right, bottom) of a crop with area 8–100 % of the image and ratio 3/4–4/3.
-
-    Area uniform, ratio uniform in its logarithm. A crop that does not fit is drawn again, ten times
-    at most; then it is the largest centred one with an allowed ratio.
-    """
-    for attempt in range(TRIES):
-        area, ratio, x, y = numbers[4 * attempt : 4 * attempt + 4]
-        target = width * height * (SCALE[0] + (SCALE[1] - SCALE[0]) * area)
-        aspect = math.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * ratio)
-        w, h = round(math.sqrt(target * aspect)), round(math.sqrt(target / aspect))
-        if 0 < w <= width and 0 < h <= height:
-            left, top = int(x * (width - w + 1)), int(y * (height - h + 1))
-            return left, top, left + w, top + h
-    aspect = min(max(width / height, RATIO[0]), RATIO[1])
-    w, h = min(width, max(1, round(height * aspect))), min(height, max(1, round(width / aspect)))
-    left, top = (width - w) // 2, (height - h) // 2
-    return left, top, left + w, top + h
-
-
-def random_view(image: "Image", numbers: Sequence[float], size: int, flip: bool) -> Pixels:
-    """Return a random crop scaled to size × size, mirrored half the time if `flip`."""
-    from PIL import Image
-
-    box = random_box(image.width, image.height, numbers)
-    pixels = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
-    return pixels[:, ::-1] if flip and numbers[4 * TRIES] < 0.5 else pixels
+def part(image: "Image", box: Sequence[float], size: int) -> Pixels:
+    """Return a part of an image, (left, top, width, height) as parts of its sides, scaled to size × size."""
+    left, top, width, height = (one * side for one, side in zip(box, 2 * image.size, strict=True))
+    corners = (left, top, min(left + width, image.width), min(top + height, image.height))
+    return np.asarray(_scaled(image, size, size, corners))
 
 
 def centre_view(image: "Image", resize: int, size: int) -> Pixels:
     """Return the centre size × size of the image after its shorter side is scaled to `resize`."""
+    short = min(image.width, image.height)
+    width, height = resize * image.width // short, resize * image.height // short
+    check_size(width, height)  # of a long strip, scaled
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return np.asarray(_scaled(image, width, height).crop((left, top, left + size, top + size)))
+
+
+def _scaled(image: "Image", width: int, height: int, box: tuple[float, float, float, float] | None = None) -> "Image":
     from PIL import Image
 
-    short = min(image.width, image.height)
-    if max(image.width, image.height) > LONGEST * short:  # scaled, its ends alone could fill the memory
-        left, top = (max(side - LONGEST * short, 0) // 2 for side in image.size)
-        image = image.crop((left, top, image.width - left, image.height - top))
-    width, height = resize * image.width // short, resize * image.height // short
-    scaled = image.resize((width, height), Image.Resampling.BILINEAR)
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    return np.asarray(scaled.crop((left, top, left + size, top + size)))
+    return image.resize((width, height), Image.Resampling.BILINEAR, box=box)
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a folder, a pipe or a device, which reading may wait for."""
+    path.stat()  # which says if there is no such file
+    if not path.is_file():
+        raise DataError(f"{path}: not a regular file")
+
+
+def map_array(path: Path) -> npt.NDArray[Any]:
+    """Return the array of an .npy file, mapped from it; writing to it leaves the file as it is."""
+    check_regular(path)
+    array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
+    return array
+
+
+def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an .npz file; raise one of `DAMAGED` where it is none, or too large."""
+    check_regular(path)
+    with zipfile.ZipFile(path) as packed:
+        if (size := sum(member.file_size for member in packed.infolist())) > UNPACKED:
+            raise ValueError(f"{size:,} bytes, more than {UNPACKED:,}: save it as .npy")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}

@@ -1,4 +1,4 @@
-"""Images with labels: in memory as bytes, or as files."""
+"""Images with labels, in memory as bytes or as files, and the numbers that a network gets."""
 
 import os
 from collections.abc import Sequence
@@ -13,8 +13,7 @@ from torch import Tensor
 
 from subspaces.errors import ArgumentError, DataError
 
-SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
-"""Of the files in a folder for each class."""
+GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R 601
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +63,31 @@ class Files:
 Images = Split | Files
 
 
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A data set; `mean` and `std` are per channel, of pixel values scaled to [0, 1].
+
+    `validation` is what was held out of the training set, if anything was. A `test` set without
+    public labels is replaced by the publisher's validation set.
+    """
+
+    name: str
+    train: Images
+    validation: Images | None
+    test: Images
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of an image as a network gets it."""
+        if isinstance(self.train, Files):
+            return (3, 224, 224)
+        channels, height, width = self.train.images.shape[1:]
+        return (channels, height, width)
+
+
 def _check_labels(labels: Tensor, count: int) -> None:
     if labels.dtype != torch.int64 or labels.shape != (count,):
         found = f"{labels.dtype} {tuple(labels.shape)}"
@@ -74,30 +98,37 @@ def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) ->
     """Refuse labels outside 0 … classes − 1, naming the first one."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
     if len(wrong):
-        first = int(wrong[0])
         raise DataError(
-            f"{where}: image {first} has the label {labels[first]}, expected 0 to {classes - 1} "
+            f"{where}: image {wrong[0]} has the label {labels[wrong[0]]}, expected 0 to {classes - 1} "
             f"({len(wrong)} of {len(labels)} labels are wrong): the file was altered, get it again"
         )
 
 
-def class_folders(folder: Path) -> tuple[str, ...]:
-    """Return the names of the folders of classes in a published layout, sorted."""
-    with os.scandir(folder) as entries:
-        found = sorted(each.name for each in entries if not each.name.startswith(".") and os.path.isdir(each.path))
-    if not found:
-        raise DataError(f"{folder}: holds no folders, expected one for each class with its images")
-    return tuple(found)
+def grey(images: Tensor) -> Tensor:
+    """Return how light colours [n, 3, H, W] are, as float32 [n, 1, H, W]."""
+    red, green, blue = images.float().unbind(1)
+    return (GREY[0] * red + GREY[1] * green + GREY[2] * blue)[:, None]
 
 
-def class_files(folder: Path, classes: Sequence[str]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the paths of all images of these classes, sorted by class and name, and how many each class has."""
-    paths: list[bytes] = []
-    counts = []
-    for name in classes:
-        files = sorted(file for file in os.listdir(folder / name) if file.lower().endswith(SUFFIXES))
-        if not files:
-            raise DataError(f"{folder / name}: holds no images, expected files that end in {', '.join(SUFFIXES)}")
-        paths.extend(os.fsencode(f"{name}/{file}") for file in files)
-        counts.append(len(files))
-    return np.array(paths), np.array(counts)
+class Normalise:
+    """(x/255 − mean)/std as one multiply-add per pixel, from uint8 [n, H, W, C] to floats [n, C, H, W]."""
+
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: torch.device | str = "cpu",
+        channels_last: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if not mean or len(mean) != len(std) or min(std) <= 0:
+            raise ArgumentError(f"mean={mean}, std={std}: expected one of each per channel, std above 0")
+        wide_mean, wide_std = (torch.tensor(list(values), dtype=torch.float64) for values in (mean, std))
+        self.scale = (1 / (255 * wide_std)).float().to(device)  # [C]
+        self.shift = (-wide_mean / wide_std).float().to(device)  # [C]
+        self.channels_last, self.dtype = channels_last, dtype
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the normalised images, channels-last in memory on request, else contiguous."""
+        x = torch.addcmul(self.shift, images, self.scale).to(self.dtype).permute(0, 3, 1, 2)
+        return x if self.channels_last else x.contiguous()

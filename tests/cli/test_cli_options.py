@@ -219,9 +219,9 @@ def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_fetch_shows_how_far_it_is_unless_it_is_quiet(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretend(name: str, root: Any, progress: Callable[[str, int, int], None], **more: Any) -> None:
+    def pretend(name: str, root: Any, progress: Callable[[str, int, int], None] = lambda *_: None) -> None:
         progress("some.gz", 3, 4)
 
     monkeypatch.setattr("subspaces.experiments.data.get", pretend)
     result = call("data", "get", "digits", *(["--quiet"] if quiet else []))
-    assert ("some.gz" in result.stderr, "75%" in result.stderr) == (not quiet, not quiet)
+    assert ("some.gz" in result.stderr, "3/4" in result.stderr) == (not quiet, not quiet)

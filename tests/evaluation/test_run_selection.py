@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import subspaces as ss
 from subspaces.cli import app
 from subspaces.core import randomness
+from subspaces.errors import DataError
 from subspaces.evaluation.corruptions import corrupt
 from subspaces.experiments import data as datasets
-from subspaces.experiments.data.dataset import DataError
 from subspaces.experiments.evaluating.selection import FILE, RunSelection, domain_of, read_selection, select_run
 from subspaces.experiments.training import Execution, Run, RunError
 from subspaces.experiments.training.batches import statistics_batches

@@ -19,7 +19,7 @@ from subspaces.evaluation import Row, measuring
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.experiments import data
 from subspaces.experiments.data import Files, StreamingLoader
-from subspaces.experiments.evaluating.run_subject import in_batches, run_subjects
+from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 
 DARK: Batches = [(x - 0.5, y) for x, y in TEST]

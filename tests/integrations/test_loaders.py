@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler
 
 import subspaces as ss
-from subspaces.experiments.data.dataset import Split
+from subspaces.experiments.data import Split
 from subspaces.experiments.data.resident import ResidentLoader
 from subspaces.integrations.loaders import read_apart
 

@@ -14,7 +14,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import blur, digital, noise, weather
 from subspaces.evaluation.corruptions.matrices import Draws, rounded
 from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
-from subspaces.images.pixels import grey
+from subspaces.images.splits import grey
 from subspaces.text import Catalogue
 
 Effect = Callable[[Tensor, Any, Draws], Tensor]

@@ -15,7 +15,7 @@ from subspaces.evaluation.corruptions.matrices import (
     rounded,
     zoom,
 )
-from subspaces.images.pixels import grey
+from subspaces.images.splits import grey
 
 FARTHEST = 20  # pixels from an edge that still count
 WATER, MUD = (175, 238, 238), (63, 42, 20)

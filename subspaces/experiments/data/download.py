@@ -1,100 +1,167 @@
-"""Fetching a file: continued where it stopped, checked against the published checksum, then put in place."""
+"""Where the data sets come from: their publishers' files, fetched, compared with the checksums and unpacked."""
 
-import hashlib
-import http.client
 import os
-import ssl
-import urllib.error
-import urllib.request
+import shutil
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from subspaces.errors import ArgumentError
-from subspaces.experiments.data.dataset import DataError, Progress
-from subspaces.experiments.data.sources import Published
-
-CHUNK = 1 << 20
-TRIES = 3  # in a row that bring nothing new
-# Not every OSError: a full disk is not the server's fault.
-_INTERRUPTED = (urllib.error.URLError, ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException)
+from subspaces.errors import ArgumentError, DataError
+from subspaces.evaluation.display import Progress
+from subspaces.experiments.data.loading import READERS, check_name_and_root, load
+from subspaces.experiments.data.own_images import DataWarning
+from subspaces.text import nearest
 
 
-def md5(file: Path) -> str:
-    """Return the MD5 of a file, which is what the publishers print."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+@dataclass(frozen=True)
+class Source:
+    """One data set: what it is, its terms, and what `get` fetches into which folder below the root."""
+
+    name: str
+    description: str
+    size: str
+    licence: str
+    files: Mapping[str, str] = field(default_factory=dict)  # address: MD5
+    folder: str = "."
+    instructions: str = ""  # where it cannot be fetched, why, and what to do instead
 
 
-def fetch(published: Published, folder: Path, progress: Progress | None = None, base_url: str | None = None) -> Path:
-    """Return the file in `folder`, downloaded unless it is there and right.
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_SOURCES = (
+    Source("digits", "1,797 handwritten digits of 8 × 8, grey, 10 classes", "comes with scikit-learn", "CC BY 4.0"),
+    Source(
+        *("mnist", "70,000 handwritten digits of 28 × 28, grey, 10 classes", "12 MB", "CC BY-SA 3.0"),
+        {
+            f"{_MNIST}/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            f"{_MNIST}/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            f"{_MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            f"{_MNIST}/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+        folder="mnist",
+    ),
+    Source(
+        *("cifar10", "60,000 photographs of 32 × 32, colour, 10 classes", "170 MB, 184 MB more unpacked"),
+        "no licence stated; its authors ask to be cited (Krizhevsky, 2009)",
+        {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
+    ),
+    Source(
+        *("tiny-imagenet", "110,000 photographs of 64 × 64, colour, 200 classes"),
+        *("248 MB, 1.8 GB more unpacked and decoded", "ImageNet's terms: research and education, not commercial"),
+        {"http://cs231n.stanford.edu/tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
+    ),
+    Source(
+        *("imagenet", "1.28 million photographs, colour, 1,000 classes; or any folders of that layout"),
+        *("about 150 GB", "research and education, not commercial; each user agrees with the publisher"),
+        instructions="each user agrees to its terms: register at https://www.image-net.org/download.php, fetch "
+        "the ILSVRC 2012 images, and unpack them to ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG",
+    ),
+    Source(
+        *("folder", "your own images, a folder for each class: any classes, scaled to any one size"),
+        *("as large as yours", "yours"),
+        instructions="they are your own images: put them into DIR/<class>/*, or DIR/train/<class>/* and "
+        "DIR/test/<class>/*, and pass --data DIR",
+    ),
+)
+SOURCES = {source.name: source for source in _SOURCES}
 
-    What has come so far is in NAME.part, from where the next call goes on. `base_url` is a mirror: the
-    folder, on another server, of a file with the same name and content.
+
+def get(name: str, root: str | os.PathLike[str], progress: Progress | None = None) -> Path:
+    """Fetch a data set from its publisher and unpack it below `root`; what is there and right is left alone.
+
+    Args:
+        name: of the data set.
+        root: the folder, made if need be; pass it to `load` afterwards.
+        progress: is called with what is being done, how much of it is done, and of how much (0: not known).
     """
-    target = folder / published.name
-    if target.is_file() and md5(target) == published.md5:
-        return target
-    url = published.url if base_url is None else f"{base_url.rstrip('/')}/{published.name}"
-    if not url.startswith(("http://", "https://")):
-        raise ArgumentError(f"base_url={base_url!r}: expected an address that begins with http:// or https://")
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{published.name}.part"
-    _complete(url, partial, published, progress)
-    found = md5(partial)
-    if found != published.md5:
-        size = partial.stat().st_size
-        partial.unlink()
-        raise DataError(
-            f"{url}: md5 {found} of {size:,} bytes, expected {published.md5}"
-            f"{f' of {published.bytes:,}' if published.bytes else ''}: the download was removed, try again"
-        )
-    os.replace(partial, target)
-    return target
+    if name not in SOURCES:
+        raise ArgumentError(f"no data set is called {name!r}: {nearest(str(name), SOURCES)}")
+    source, folder = SOURCES[name], Path(root).expanduser()
+    if source.instructions:
+        raise DataError(f"{name} cannot be fetched, because {source.instructions}")
+    if not source.files or not check(name, folder):
+        return folder
+    target = folder / source.folder
+    for url, md5 in source.files.items():
+        file = _fetched(url, md5, target, progress)
+        if file.name.endswith((".tar.gz", ".zip")):
+            _unpack(file, target)
+    if remaining := check(name, folder, progress):
+        raise DataError(f"{name} was fetched to {target}, but: {'; '.join(remaining)}; move that out of the way")
+    return folder
 
 
-def _complete(url: str, partial: Path, published: Published, progress: Progress | None) -> None:
-    """Download until the file is whole; give up after a few tries in a row without progress."""
-    failures, best = 0, partial.stat().st_size if partial.is_file() else 0
-    while True:
+def _fetched(url: str, md5: str, target: Path, progress: Progress | None) -> Path:
+    """Return the file of that address, downloaded unless it is there and right."""
+    import pooch  # type: ignore[import-untyped]
+
+    name = url.rpartition("/")[2]
+    pooch.get_logger().setLevel("ERROR")
+    files = pooch.create(target, "", registry={name: f"md5:{md5}"}, urls={name: url}, retry_if_failed=3)
+    bar = None if progress is None else _Bar(name, progress)
+    try:
+        return Path(files.fetch(name, downloader=pooch.HTTPDownloader(bar, chunk_size=1 << 20, timeout=60)))
+    except ValueError as error:  # another checksum
+        raise DataError(f"{url}: {error}") from None
+    except OSError as error:
+        if error.errno is not None:  # of the disk
+            raise
+        raise ConnectionError(f"{url}: {error}: run the same command again later") from None
+
+
+class _Bar:
+    """A progress bar as pooch moves it."""
+
+    def __init__(self, name: str, progress: Progress) -> None:
+        self.name, self.progress, self.total, self.done = name, progress, 0, 0
+
+    def update(self, count: int) -> None:
+        self.done += count
+        self.progress(self.name, min(self.done, self.total), self.total)
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None: ...
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """Unpack an archive whose checksum is right: into a hidden folder first, so that no file is there in part."""
+    with tempfile.TemporaryDirectory(prefix=f".{archive.name}.", dir=target) as folder:
+        shutil.unpack_archive(archive, folder, filter=None if archive.suffix == ".zip" else "data")
+        for file in [each for each in Path(folder).rglob("*") if each.is_file()]:
+            place = target / file.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(file, place)
+
+
+def check(name: str, root: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> list[str]:
+    """Return what is wrong with the files below `root`, a sentence each; nothing is wrong if it is empty."""
+    wrong = list[str]()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DataWarning)
         try:
-            total = _download(url, partial, published, progress)
-            reason = "the connection closed"
-        except urllib.error.HTTPError as error:
-            with error:
-                reason = f"the server answered {error.code} {error.reason}"
-            if error.code != 416:
-                raise ConnectionError(f"{url}: {reason}: try again later, or another base_url") from None
-            partial.unlink(missing_ok=True)  # there is more here than the server has: begin again
-            total = None
-        except _INTERRUPTED as error:
-            total, reason = None, str(getattr(error, "reason", error)) or type(error).__name__
-        now = partial.stat().st_size if partial.is_file() else 0
-        if total is not None and now >= total:
-            return
-        failures, best = 0 if now > best else failures + 1, max(now, best)
-        if failures == TRIES:
-            whole = f" of {published.bytes:,}" if published.bytes else ""
-            raise ConnectionError(
-                f"{url}: stopped after {now:,}{whole} bytes ({reason}): run the same command again to go on from there"
-            )
+            load(name, root, progress=progress)
+        except (FileNotFoundError, DataError) as error:
+            wrong.append(str(error))
+    return [reason for each in said for reason in getattr(each.message, "reasons", ())] + wrong
 
 
-def _download(url: str, partial: Path, published: Published, progress: Progress | None) -> int:
-    """Add what is missing to `partial` and return the size that the server says the whole file has."""
-    start = partial.stat().st_size if partial.is_file() else 0
-    if published.bytes is not None and start == published.bytes:
-        return start
-    headers = {"User-Agent": "subspaces", "Accept-Encoding": "identity"}
-    if start:
-        headers["Range"] = f"bytes={start}-"
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
-        if answer.status != 206:
-            start = 0  # the server sends the file from its beginning
-        length = answer.headers.get("Content-Length")
-        total = start + int(length) if length else published.bytes
-        with partial.open("ab" if start else "wb") as file:
-            while block := answer.read(CHUNK):
-                file.write(block)
-                if progress is not None:
-                    progress(published.name, file.tell(), total or 0)
-            size = file.tell()
-    return size if total is None else total
+def absent(name: str, root: str | os.PathLike[str] | None = None) -> str | None:
+    """Return why the files of a data set are not there, with what fetches them; None if they are, right or wrong."""
+    try:
+        READERS[name].find(check_name_and_root(name, root))
+    except FileNotFoundError as error:
+        return str(error)
+    return None
+
+
+def describe(name: str, root: str | os.PathLike[str] | None = None) -> str:
+    """Return a sentence about what is below `root`: counts, classes and where."""
+    data = load(name, root)
+    where = "from scikit-learn" if name == "digits" else f"in {check_name_and_root(name, root)}"
+    return (
+        f"{data.name}: {len(data.train):,} training and {len(data.test):,} test images of "
+        f"{' × '.join(map(str, data.image_shape))} in {len(data.classes):,} classes, {where}"
+    )

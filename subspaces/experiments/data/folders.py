@@ -1,26 +1,33 @@
-"""ImageNet-style folders: ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG.
+"""TinyImageNet, decoded once into arrays of bytes beside it, and ImageNet, or any folders of its layout, as files.
 
-Listing a million files takes minutes on some disks, so the list is kept beside the folder and used
-again while no class folder has changed.
+TinyImageNet is train/<wnid>/images/*.JPEG (500 of each class), val/images with val_annotations.txt, wnids.txt and, if
+it is there, words.txt with readable names; its test labels are secret, so val is the test. ImageNet is
+train/<class>/*.JPEG and val/<class>/*.JPEG.
 """
 
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from subspaces.experiments.data.dataset import DataError, Dataset, Files
-from subspaces.experiments.data.decoded import write_arrays
-from subspaces.images import reading
-from subspaces.images.splits import class_files, class_folders
+from subspaces.core import storage
+from subspaces.errors import DataError
+from subspaces.evaluation.display import Progress
+from subspaces.images.decoding import Pixels, decode, map_array
+from subspaces.images.listing import class_folders, labelled_files
+from subspaces.images.splits import Dataset, Split
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
+TINY = {"classes": 200, "train": 100_000, "val": 10_000}
+AT_ONCE = 1000  # so that an error does not wait for all the others
+View = Callable[[Path], Pixels]  # an image file as [size, size, 3]
 
 
-def find(root: Path) -> None:
+def find_imagenet(root: Path) -> None:
     """Refuse a folder without train and val; nothing is listed."""
     for part in ("train", "val"):
         if not (root / part).is_dir():
@@ -30,59 +37,100 @@ def find(root: Path) -> None:
             )
 
 
-def load(root: Path) -> Dataset:
+def load_imagenet(root: Path, progress: Progress | None = None) -> Dataset:
     """List the images of ROOT/train and ROOT/val; classes are the folders of train in sorted order."""
-    find(root)
+    find_imagenet(root)
     classes = class_folders(root / "train")
-    splits = {part: _files(root, part, classes) for part in ("train", "val")}
-    return Dataset("imagenet", splits["train"], None, splits["val"], classes, MEAN, STD)
+    train, val = (labelled_files(root / part, classes) for part in ("train", "val"))
+    return Dataset("imagenet", train, None, val, classes, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def _files(root: Path, part: str, classes: tuple[str, ...]) -> Files:
-    folder = root / part
-    own = class_folders(folder)
-    if unknown := sorted(set(own) - set(classes)):
-        raise DataError(f"{folder}: has the class {unknown[0]}, which {root / 'train'} has not")
-    stamp = np.array([(folder / name).stat().st_mtime_ns for name in own])
-    cache = root / f".subspaces-{part}.npz"
-    stored = _read(cache, own, stamp)
-    paths, counts = stored if stored is not None else class_files(folder, own)
-    if stored is None:
-        write_arrays(cache, names=np.array(own), stamp=stamp, paths=paths, counts=counts)
-    numbers = {name: number for number, name in enumerate(classes)}
-    labels = torch.from_numpy(np.repeat(np.array([numbers[name] for name in own], np.int64), counts))
-    return Files(folder, paths, labels)
+def find_tiny(root: Path) -> Path:
+    """Return the folder that holds train, val and wnids.txt."""
+    needed = ("wnids.txt", "val/val_annotations.txt")
+    for folder in (root / "tiny-imagenet-200", root):
+        if all((folder / name).is_file() for name in needed):
+            return folder
+    remedy = f"get them with `subspaces data get tiny-imagenet --data {root}`"
+    raise FileNotFoundError(f"tiny-imagenet: found no folder with {', '.join(needed)} in {root}: {remedy}")
 
 
-def _read(cache: Path, classes: tuple[str, ...], stamp: npt.NDArray[Any]) -> Any:
-    """Return the kept list, or None if there is none or a class folder has changed since."""
+def load_tiny(root: Path, progress: Progress | None = None) -> Dataset:
+    """Read TinyImageNet from `root` or `root`/tiny-imagenet-200; the first time takes a minute or two."""
+    folder = find_tiny(root)
+    wnids = sorted({*_lines(folder / "wnids.txt")})
+    files = labelled_files(folder / "train", wnids)
+    paths, labels = [files.path(index) for index in range(len(files))], files.labels
+    train = _split(paths, labels, folder / "subspaces-train.npy", TINY["train"], progress)
+    source = folder / "val" / "val_annotations.txt"
+    rows = [line.split("\t") for line in _lines(source)]
+    if unknown := next((row for row in rows if len(row) < 2 or row[1] not in wnids), None):
+        raise DataError(f"{source}: the line {unknown} has no label of wnids.txt: the file was altered, get it again")
+    paths = [folder / "val" / "images" / Path(row[0]).name for row in rows]
+    labels = torch.tensor([wnids.index(row[1]) for row in rows])
+    test = _split(paths, labels, folder / "subspaces-val.npy", TINY["val"], progress)
+    words = _lines(folder / "words.txt") if (folder / "words.txt").is_file() else []
+    readable = dict(line.split("\t", 1) for line in words if "\t" in line)
+    classes = tuple(readable.get(wnid) or wnid for wnid in wnids)
+    return Dataset("tiny-imagenet", train, None, test, classes, (0.480, 0.448, 0.397), (0.276, 0.269, 0.282))
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        kept = reading.read_arrays(cache, {"names": "U", "stamp": "i", "paths": "S", "counts": "i"})
-    except Exception:  # not there, or damaged in any way: it is written again
+        return [line for line in path.read_text("utf-8").splitlines() if line]
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: is not text in UTF-8 ({error}): the file was altered, get it again") from None
+
+
+def _split(paths: list[Path], labels: torch.Tensor, cache: Path, count: int, progress: Progress | None) -> Split:
+    """Return the images, mapped from the cache, which is made where it is missing or not whole."""
+    if len(paths) != count:
+        raise DataError(f"{cache.parent}: expected {count:,} images, found {len(paths):,}: get and unpack it again")
+    array = kept(cache, (count, 64, 64, 3))
+    if array is None:
+        array = build(paths, cache, 64, _pixels, progress)
+    return Split(torch.from_numpy(array).permute(0, 3, 1, 2), labels)
+
+
+def _pixels(file: Path) -> Pixels:
+    image = decode(file)
+    if image.size != (64, 64):
+        raise DataError(f"{file}: {image.width} × {image.height} pixels, expected 64 × 64: the file was altered")
+    return np.asarray(image)
+
+
+def kept(cache: Path, shape: tuple[int, ...]) -> Pixels | None:
+    """Return the array of that shape, mapped from its file; None if there is none or it is not whole."""
+    try:
+        array = map_array(cache)
+    except (OSError, ValueError, EOFError):
         return None
-    paths, counts = kept["paths"], kept["counts"]
-    same = kept["names"].tolist() == list(classes) and np.array_equal(kept["stamp"], stamp)
-    fits = paths.ndim == 1 and counts.shape == (len(classes),) and counts.min() > 0 and counts.sum() == len(paths)
-    return (paths, counts) if same and fits else None
+    return array if array.shape == shape and array.dtype == np.uint8 and array.flags.c_contiguous else None
 
 
-def problems(root: Path) -> list[str]:
-    """Return how the folders differ from ImageNet's, and the first image of each class that cannot be read."""
-    from subspaces.images.decoding import decode
+def build(paths: Sequence[Path], cache: Path, size: int, view: View, progress: Progress | None) -> Pixels:
+    """Decode all files into the cache, [n, size, size, 3]; where it cannot be written, into memory."""
+    shape = (len(paths), size, size, 3)
+    if not os.access(cache.parent, os.W_OK):
+        return np.fromiter(_decode(paths, view, progress), np.dtype((np.uint8, shape[1:])), len(paths))
+    partial = cache.with_name(f".{cache.name}.{secrets.token_hex(4)}.partial")
+    storage.sweep(cache.parent, cache.name)  # what a killed process left
+    try:
+        with storage.writing(partial), open(partial, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+            for pixels in _decode(paths, view, progress):
+                file.write(pixels.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, cache)
+    finally:
+        partial.unlink(missing_ok=True)
+    return map_array(cache)
 
-    data = load(root)
-    found = []
-    if len(data.classes) != IMAGENET["classes"]:
-        found.append(f"{root / 'train'}: {len(data.classes):,} classes, ImageNet has {IMAGENET['classes']:,}")
-    for part, files in (("train", data.train), ("val", data.test)):
-        if not isinstance(files, Files):
-            continue
-        if len(files) != IMAGENET[part]:
-            found.append(f"{root / part}: {len(files):,} images, ImageNet has {IMAGENET[part]:,}")
-        firsts = np.unique(files.labels.numpy(), return_index=True)[1]
-        for index in firsts:
-            try:
-                decode(files.path(int(index)))
-            except DataError as error:
-                found.append(str(error))
-    return found
+
+def _decode(paths: Sequence[Path], view: View, progress: Progress | None) -> Iterator[Pixels]:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside the interpreter's lock
+        for start in range(0, len(paths), AT_ONCE):
+            yield from pool.map(view, paths[start : start + AT_ONCE])
+            if progress is not None:
+                progress("decoding images", min(start + AT_ONCE, len(paths)), len(paths))

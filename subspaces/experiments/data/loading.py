@@ -1,35 +1,22 @@
 """Data sets by name, with what every experiment may ask of them: label noise and held-out images."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from subspaces.errors import ArgumentError
-from subspaces.experiments.data import (
-    cifar10,
-    contents,
-    digits,
-    folders,
-    mnist,
-    noise,
-    own_images,
-    tiny_imagenet,
-)
-from subspaces.experiments.data.dataset import DataError, Dataset, Progress
-from subspaces.images import listing
-from subspaces.text import nearest
+import numpy as np
+import torch
+from torch import Tensor
 
-_READERS: dict[str, Callable[[Path], Dataset]] = {
-    "digits": lambda _: digits.load(),
-    "mnist": mnist.load,
-    "cifar10": cifar10.load,
-    "tiny-imagenet": tiny_imagenet.load,
-    "imagenet": folders.load,
-    "folder": own_images.load,
-}
-NAMES = tuple(_READERS)
+from subspaces.core.randomness import permutation, stream, uniform
+from subspaces.errors import ArgumentError, DataError
+from subspaces.evaluation.display import Progress
+from subspaces.experiments.data import folders, own_images, published
+from subspaces.images.splits import Dataset
+from subspaces.text import nearest
 
 
 class Size(NamedTuple):
@@ -40,14 +27,25 @@ class Size(NamedTuple):
     classes: int
 
 
+class Reader(NamedTuple):
+    """How a data set is read, what raises `FileNotFoundError` where its files are not, and its size if it is fixed."""
+
+    load: Callable[[Path, Progress | None], Dataset]
+    find: Callable[[Path], object]
+    size: Size | None = None
+
+
 OWN = "folder"
 """The data set of the user's own images, which have no size and no number but those that are asked for and found."""
-SIZES = {  # of all but imagenet and folder, which may be any
-    "digits": Size(digits.TRAINING, (1, 8, 8), 10),
-    "mnist": Size(mnist.TRAINING, (1, 28, 28), 10),
-    "cifar10": Size(cifar10.RECORDS * (len(cifar10.BATCHES) - 1), (3, 32, 32), len(cifar10.CLASSES)),
-    "tiny-imagenet": Size(tiny_imagenet.CLASSES * tiny_imagenet.PER_CLASS, (3, 64, 64), tiny_imagenet.CLASSES),
+READERS = {
+    "digits": Reader(published.load_digits, Path, Size(1200, (1, 8, 8), 10)),
+    "mnist": Reader(published.load_mnist, published.find_mnist, Size(60_000, (1, 28, 28), 10)),
+    "cifar10": Reader(published.load_cifar10, published.find_cifar10, Size(5 * published.RECORDS, (3, 32, 32), 10)),
+    "tiny-imagenet": Reader(folders.load_tiny, folders.find_tiny, Size(100_000, (3, 64, 64), 200)),
+    "imagenet": Reader(folders.load_imagenet, folders.find_imagenet),
+    OWN: Reader(lambda root, progress: own_images.load(root, progress=progress), own_images.find),
 }
+NAMES = tuple(READERS)
 ROOT = "data"
 """Where the files are unless said otherwise."""
 
@@ -71,17 +69,16 @@ def load(
         label_noise: the fraction of training labels that is drawn at random; validation and test stay clean.
         validation: how many training images to hold out.
         seed: of the noise and the held-out images; whoever passes the same seed gets the same data.
-        image_size: the side of your own images in pixels, to which they are scaled; by default 64.
+        image_size: the side in pixels to which your own images are scaled; by default 64.
         fingerprint: what your own images must be, as recipes note it; others are refused.
         progress: is told how many images are decoded, and of how many.
     """
-    folder = check_name_and_root(name, root)
-    side = checked_size(name, image_size, fingerprint)
+    folder, side = check_name_and_root(name, root), checked_size(name, image_size, fingerprint)
     if name == OWN:
         data = own_images.load(folder, side, seed, fingerprint, progress)
     else:
-        data = tiny_imagenet.load(folder, progress=progress) if name == "tiny-imagenet" else _READERS[name](folder)
-    keep, out = noise.held_out(len(data.train), validation, seed)
+        data = READERS[name].load(folder, progress)
+    keep, out = held_out(len(data.train), validation, seed)
     if validation:
         data = replace(data, train=data.train.select(keep), validation=data.train.select(out))
     return with_label_noise(data, label_noise, seed)
@@ -89,8 +86,33 @@ def load(
 
 def with_label_noise(data: Dataset, fraction: float, seed: int) -> Dataset:
     """Return the same images with a fraction of the training labels drawn at random, as `load` does."""
-    labels = noise.noisy(data.train.labels, len(data.classes), fraction, seed)
+    labels = noisy(data.train.labels, len(data.classes), fraction, seed)
     return replace(data, train=replace(data.train, labels=labels))
+
+
+def held_out(n: int, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the indices that stay, in their old order, and the `count` that are held out, of n."""
+    if not 0 <= count < n:
+        raise ArgumentError(f"validation={count}: expected 0 to {n - 1}, part of the {n} training images")
+    order = permutation(stream(seed, "validation"), n)
+    return order[count:].sort().values, order[:count].sort().values
+
+
+def noisy(labels: Tensor, classes: int, fraction: float, seed: int) -> Tensor:
+    """Return labels of which the first ⌊fraction·n⌋ of a random order are drawn uniformly over all classes.
+
+    A drawn label may be the right one: a fraction c leaves about c·(1 − 1/classes) of them wrong.
+    Who gets a label, and which, depends on n and the seed alone; a larger fraction adds to a smaller one.
+    """
+    if not 0 <= fraction <= 1:
+        raise ArgumentError(f"label_noise={fraction}: expected a fraction between 0 and 1")
+    n, state = len(labels), stream(seed, "label noise")
+    order = permutation(state, n)
+    drawn = (uniform(state, (n,)) * classes).to(torch.int64)
+    count = math.floor(fraction * n + 1e-9)  # 0.29 · 100 is just under 29 in floating point
+    result = labels.clone()
+    result[order[:count]] = drawn[:count]
+    return result
 
 
 def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:
@@ -100,58 +122,48 @@ def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:
             if value:
                 raise ArgumentError(f"{field}={value!r}: it is for your own images, the data set {OWN!r}, not {name!r}")
         return 0
-    own_images.check_size(image_size or own_images.SIZE)
+    size, (least, most) = image_size or own_images.SIZE, own_images.SIZES
+    if not isinstance(size, int) or not least <= size <= most:
+        raise ArgumentError(f"image_size={size!r}: expected {least} to {most} pixels")
     if fingerprint:
-        listing.parts_of(fingerprint)
-    return image_size or own_images.SIZE
+        own_images.parts_of(fingerprint)
+    return size
 
 
 def size_of(
-    name: str,
-    root: str | os.PathLike[str] | None = None,
-    *,
-    count: bool = False,
-    seed: int = 0,
-    image_size: int = 0,
+    name: str, root: str | os.PathLike[str] | None = None, *, count: bool = False, seed: int = 0, image_size: int = 0
 ) -> Size | None:
     """Return the size of a data set where it is known, or, to `count` them, where the files are there.
 
     The user's own images are always counted, but not decoded: some may turn out to be none.
     """
-    if name in SIZES or (name != OWN and not count):
-        return SIZES.get(name)
+    known = READERS[name].size if name in READERS else None
+    if known is not None or (name != OWN and not count):
+        return known
     try:
-        folder = check_name_and_root(name, root)
-        if name == OWN:
-            side = checked_size(name, image_size)
-            training, classes = own_images.count(folder, seed)
-            return Size(training, (3, side, side), classes)
-        found = _READERS[name](folder)
+        if name != OWN:
+            data = load(name, root)
+            return Size(len(data.train), data.image_shape, len(data.classes))
+        found, side = own_images.find(check_name_and_root(name, root)), checked_size(name, image_size)
     except (FileNotFoundError, DataError):  # which is said when they are needed
         return None
-    return Size(len(found.train), found.image_shape, len(found.classes))
+    test = found.for_test(np.ones(len(found.paths), bool), seed)
+    return Size(int((~test).sum()), (3, side, side), len(found.classes))
 
 
 def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
     """Return the folder, or say why there is no such data set or folder."""
-    if name not in _READERS:
+    if name not in READERS:
         raise ArgumentError(f"no data set is called {name!r}: {nearest(str(name), NAMES)}")
-    if name == "digits":
-        return Path()
-    folder = Path(ROOT if root is None else root).expanduser()
-    if name == OWN and not folder.is_dir():
-        raise FileNotFoundError(
-            f"{name} needs your images, and {str(folder)!r} is not a folder: pass the one that has a folder of images "
-            "for each class (--data)"
-        )
+    folder = Path() if name == "digits" else Path(ROOT if root is None else root).expanduser()
     if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{name} needs its files, and {str(folder)!r} is not a folder: pass the one that has them, or fill one "
-            f"with `subspaces data get {name} --data {folder}`"
-        )
+        remedy = f"get them with `subspaces data get {name} --data {folder}`"
+        if name == OWN:
+            remedy = "expected one with a folder of images for each class"
+        raise FileNotFoundError(f"{name}: {str(folder)!r} is not a folder (--data): {remedy}")
     return folder
 
 
 def fingerprint_of(root: str | os.PathLike[str] | None = None) -> str:
     """Return what tells the user's own images below `root` from others: name, number of files and a digest."""
-    return contents.fingerprint(listing.find(check_name_and_root(OWN, root)))
+    return own_images.find(check_name_and_root(OWN, root)).fingerprint

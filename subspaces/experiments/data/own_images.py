@@ -1,8 +1,14 @@
-"""The user's own images, in a folder for each class: decoded once to squares of one size, and kept beside them."""
+"""The user's own images, in a folder for each class: decoded once to squares of one size, and kept beside them.
 
+DIR/train/<class>/* with DIR/test, DIR/val, DIR/valid or DIR/validation, or DIR/<class>/* alone, of which a fifth is
+for the test. Folders within a class belong to it.
+"""
+
+import hashlib
+import json
 import os
+import re
 import warnings
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,211 +18,203 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from subspaces.errors import ArgumentError
-from subspaces.experiments.data import contents, decoded
-from subspaces.experiments.data.dataset import DataError, Dataset, Progress, Split
+from subspaces.core import storage
+from subspaces.errors import ArgumentError, DataError
+from subspaces.evaluation.display import Progress
+from subspaces.experiments.data import folders
 from subspaces.images import decoding, listing
 from subspaces.images.decoding import Pixels
-from subspaces.images.listing import Flags, Listing
+from subspaces.images.splits import Dataset, Split
 
 SIZE = 64  # unless told otherwise
 SIZES = (8, 1024)
+TRAIN, TESTS = "train", ("test", "val", "valid", "validation")  # the first that has classes is the test
+SHARE = 0.2  # of the images, for the test, where there is no folder for it
 NAMED = 3  # files in a warning
-LOOKED_AT = 256  # images of the cache that are compared with their sums
-Sums = npt.NDArray[np.int64]  # [n, 2, 3]: of an image's values and of their squares, for each channel
+LOOKED_AT = 64  # files whose contents are in the fingerprint, or a few less
+Flags = npt.NDArray[np.bool_]
 
 
 class DataWarning(UserWarning):
-    """Something about the user's images that they should know."""
+    """Something about the user's images that they should know, and of several files what is wrong with each."""
+
+    def __init__(self, text: str, *reasons: str) -> None:
+        super().__init__(text)
+        self.reasons = reasons or (text,)
 
 
-class _Decoded(NamedTuple):
-    pixels: Pixels  # [n, size, size, 3], black where a file cannot be read
-    sums: Sums
-    broken: dict[int, str]  # why a file cannot be read
+class Listing(NamedTuple):
+    """All image files of a folder, those for training first, each part sorted by class and path."""
+
+    root: Path
+    classes: tuple[str, ...]
+    paths: list[str]  # below the root
+    labels: npt.NDArray[np.int64]
+    separate: Flags | None  # which are in a folder for the test, if there is one
+    stats: list[tuple[str, int, int]]  # of each file: printable path, bytes, and when it was changed
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return listing.plain(self.root.resolve().name) or "images"
+
+    @property
+    def fingerprint(self) -> str:
+        """The folder's name, how many image files it has, and a digest of names, sizes and what is in some of them."""
+        digest = hashlib.sha256("\n".join(f"{path}\0{size}" for path, size, _ in self.stats).encode())
+        for path in self.paths[:: len(self.paths) // LOOKED_AT + 1]:
+            if (self.root / path).is_file():
+                with open(self.root / path, "rb") as file:
+                    digest.update(file.read(1 << 20))
+        return f"{self.name}:{len(self.paths)}:{digest.hexdigest()[:12]}"
+
+    @property
+    def stamp(self) -> str:
+        """Digits that change when a file comes, goes or is written anew."""
+        return _digest([f"{path}\0{size}\0{changed}" for path, size, changed in self.stats])[:16]
+
+    def for_test(self, good: Flags, seed: int) -> Flags:
+        """Return which images are for the test: those of its own folder, or a part of all that are good.
+
+        An image is drawn by its path and the seed alone, so that it stays where it is when others are added. Only to
+        have both parts of every class, its first in this order is for the test and its last one for training.
+        """
+        if self.separate is not None:
+            return self.separate
+        drawn = np.array([int(_digest([f"{seed} {path}"])[:12], 16) / 2**48 for path, _, _ in self.stats])
+        chosen: Flags = drawn < SHARE
+        own = np.flatnonzero(good)
+        order = own[np.lexsort((drawn[own], self.labels[own]))]
+        firsts = np.unique(self.labels[order], return_index=True)[1]
+        chosen[order[firsts]] = True
+        chosen[order[np.append(firsts, len(order))[1:] - 1]] = False  # the last of each class
+        return chosen
 
 
 def load(
-    root: Path,
-    size: int = SIZE,
-    seed: int = 0,
-    fingerprint: str = "",
-    progress: Progress | None = None,
+    root: Path, size: int = SIZE, seed: int = 0, fingerprint: str = "", progress: Progress | None = None
 ) -> Dataset:
     """Read the images below `root`; `seed` decides which are for the test where they have no folder of their own."""
-    check_size(size)
-    found = listing.find(root)
-    if fingerprint:
-        contents.check(found, fingerprint)
-    whole = _decoded(found, size, progress)
-    good = _good(found, whole.broken)
-    test = found.for_test(good, seed)
-    name_broken(
-        found.root, len(found.entries), list(whole.broken.values()), f"subspaces data check folder --data {found.root}"
-    )
-    _check_parts(found, good, test)
-    _name_untested(found, good & test)
-    mean, std = _constants(whole.sums[good & ~test], size)
-    splits = [_split(found, whole.pixels, good & part) for part in (~test, test)]
-    return Dataset(f"{found.name} (folder)", splits[0], None, splits[1], found.classes, mean, std)
-
-
-def check_size(size: int) -> None:
-    """Refuse a side that no image is scaled to."""
-    if not isinstance(size, int) or not SIZES[0] <= size <= SIZES[1]:
-        raise ArgumentError(f"image_size={size!r}: expected {SIZES[0]} to {SIZES[1]} pixels")
-
-
-def count(root: Path, seed: int) -> tuple[int, int]:
-    """Return how many training images and classes there are, as far as the list of files says."""
-    found = listing.find(root)
-    test = found.for_test(np.ones(len(found.entries), bool), seed)
-    return int((~test).sum()), len(found.classes)
-
-
-def problems(root: Path, progress: Progress | None = None) -> list[str]:
-    """Return what is wrong with the folder, with the name of every file that cannot be read."""
-    found = listing.find(root)
-    whole = _decoded(found, SIZE, progress)
-    wrong = list(whole.broken.values())
-    try:
-        good = _good(found, whole.broken)
-        _check_parts(found, good, found.for_test(good, 0))
-    except DataError as error:
-        wrong.append(str(error))
-    return wrong
-
-
-def described(root: Path) -> str:
-    """Return in words where the images are, how they are divided and what was passed over."""
-    found = listing.find(root)
-    test = f"in {found.root / found.separate}" if found.separate else f"{listing.SHARE:.0%} of each class, about,"
-    passed = f"; {found.ignored:,} other files passed over" if found.ignored else ""
-    return f"of any size in {root}, scaled; {test} for the test{passed}; fingerprint {contents.fingerprint(found)}"
-
-
-def _good(found: Listing, broken: dict[int, str]) -> Flags:
-    good = np.ones(len(found.entries), bool)
-    good[list(broken)] = False
-    return good
-
-
-def name_broken(root: Path, files: int, broken: Sequence[str], command: str = "") -> None:
-    """Warn of the first files that cannot be read; a command may name all of them."""
+    found = find(root)
+    if fingerprint and parts_of(fingerprint)[2] != parts_of(found.fingerprint)[2]:  # the folder may be renamed
+        raise DataError(
+            f"fingerprint={fingerprint!r}: {root} has other image files ({found.fingerprint}): pass the folder "
+            f"{parts_of(fingerprint)[0]!r} as it was (--data)"
+        )
+    pixels, sums, broken = _decoded(found, size, progress)
+    good = ~np.isin(np.arange(len(pixels)), [*broken])
+    test = good & found.for_test(good, seed)
+    train = good & ~found.for_test(good, seed)
     if broken:
-        rest = f" (`{command}` names all)" if command else ""
-        more = f"; …{rest}" if len(broken) > NAMED else ""
-        said = f"{len(broken)} of {files} image files in {root} cannot be read and are left out"
-        warnings.warn(f"{said}: {'; '.join(broken[:NAMED])}{more}", DataWarning, stacklevel=4)
-
-
-def _name_untested(found: Listing, tested: Flags) -> None:
-    """Warn of classes without a test image."""
-    there = {entry.label for entry, one in zip(found.entries, tested, strict=True) if one}
-    absent = [name for label, name in enumerate(found.classes) if label not in there]
-    if absent:
-        text = f"{found.root}: the test has no images of {listing.in_words(absent)}"
-        warnings.warn(text, DataWarning, stacklevel=4)
-
-
-def _check_parts(found: Listing, good: Flags, test: Flags) -> None:
-    """Refuse a class without training images, and a test without images."""
-    labels = np.array([entry.label for entry in found.entries])
-    there = set(labels[good & ~test].tolist())
-    for label, name in enumerate(found.classes):
-        if label not in there:
-            raise DataError(f"{found.root}: of the class {name!r} no image is left to train on: put some there")
-    if not (good & test).any():
-        what = f"{found.root / found.separate} has no images" if found.separate else "every class has one image only"
-        raise DataError(f"{found.root}: no image is left for the test, as {what}: add some")
-
-
-def _split(found: Listing, pixels: Pixels, chosen: Flags) -> Split:
-    """Return the chosen images: a part of the mapped array where they lie together, else a copy of them."""
-    places = np.flatnonzero(chosen)
-    first, last = int(places[0]), int(places[-1]) + 1
-    own = pixels[first:last] if last - first == len(places) else pixels[places]
-    labels = torch.tensor([found.entries[place].label for place in places], dtype=torch.int64)
-    return Split(torch.from_numpy(own).permute(0, 3, 1, 2), labels)
-
-
-def _constants(sums: Sums, size: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel, of pixels scaled to [0, 1]."""
-    first, second = sums.astype(np.float64).sum(0) / (len(sums) * size * size)
+        some = "; ".join([*broken.values()][:NAMED])
+        more = f"; … (`subspaces data check folder --data {root}` names all)" if len(broken) > NAMED else ""
+        text = f"{len(broken)} of {len(good)} image files in {root} cannot be read and are left out: {some}{more}"
+        warnings.warn(DataWarning(text, *broken.values()), stacklevel=3)
+    untrained, untested = (
+        [name for label, name in enumerate(found.classes) if label not in found.labels[part]] for part in (train, test)
+    )
+    if untrained or not test.any():
+        what = f"to train on of the class {untrained[0]!r}" if untrained else "for the test"
+        raise DataError(f"{root}: no image is left {what}: add some")
+    if untested:
+        text = f"{root}: the test has no images of {len(untested)} of the classes: {', '.join(untested[:5])}"
+        warnings.warn(DataWarning(text), stacklevel=3)
+    first, second = sums[train].astype(np.float64).sum(0) / (int(train.sum()) * size * size)
     std = np.sqrt(np.maximum(second - first**2, 1.0))  # of images that are all alike, one step of 255
-    return tuple((first / 255).tolist()), tuple((std / 255).tolist())
+    constants = tuple((first / 255).tolist()), tuple((std / 255).tolist())
+    splits = [_split(pixels, found.labels, np.flatnonzero(part)) for part in (train, test)]
+    return Dataset(f"{found.name} (folder)", splits[0], None, splits[1], found.classes, *constants)
 
 
-# The cache
+def find(root: Path) -> Listing:
+    """List the images of a folder; refuse one without two classes, and a class without images."""
+    there = {name.lower(): name for name in listing.class_folders(root)}
+    train, tests = there.get(TRAIN), [there[name] for name in TESTS if name in there]
+    test = next((name for name in tests if train and listing.folders_in(root / name)), None)
+    base = root / train if train and (test or len(there) == 1) else root
+    classes = listing.class_folders(base)
+    if len(classes) < 2:
+        raise DataError(f"{base}: has one class, {classes[0]!r}: expected a folder for each of two or more classes")
+    parts = [listing.labelled_files(each, classes) for each in (base, *([root / test] if test else []))]
+    paths = [os.path.relpath(part.path(index), root) for part in parts for index in range(len(part))]
+    separate = np.arange(len(paths)) >= len(parts[0]) if test else None
+    labels = np.concatenate([part.labels.numpy() for part in parts])
+    return Listing(root, classes, paths, labels, separate, [_stat(root, path) for path in paths])
 
 
-def _decoded(found: Listing, size: int, progress: Progress | None) -> _Decoded:
-    """Return all images at one size, from the cache or, where a file has changed since, decoded anew."""
-    folder = contents.place(found.root)
-    name = f".subspaces-{size}-{found.stamp}"
-    known = None if folder is None else _kept(folder / name, len(found.entries), size)
-    if known is not None:
-        return known
-    broken: dict[Path, str] = {}
-    view = partial(view_or_why, size=size, broken=broken)
-    paths = [found.root / entry.path for entry in found.entries]
+def parts_of(fingerprint: str) -> tuple[str, str, str]:
+    """Return name, number of files and digest of a fingerprint, or refuse what is none."""
+    if re.fullmatch(r".+:\d{1,12}:[0-9a-f]{12}", fingerprint, re.DOTALL | re.ASCII) is None:
+        raise ArgumentError(f"fingerprint={fingerprint!r}: expected NAME:FILES:DIGEST, as in 'roses:150:0123456789ab'")
+    name, count, digest = fingerprint.rsplit(":", 2)
+    return name, count, digest
+
+
+def _digest(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _stat(root: Path, path: str) -> tuple[str, int, int]:
+    state = os.stat(root / path, follow_symlinks=os.path.exists(root / path))  # a link to nothing has a state too
+    return listing.plain(path), state.st_size, state.st_mtime_ns
+
+
+def _split(pixels: Pixels, labels: npt.NDArray[np.int64], places: npt.NDArray[np.intp]) -> Split:
+    """Return the images at these places: a part of the mapped array where they lie together, else a copy of them."""
+    together = places[-1] - places[0] == len(places) - 1
+    own = pixels[places[0] : places[-1] + 1] if together else pixels[places]
+    return Split(torch.from_numpy(own).permute(0, 3, 1, 2), torch.from_numpy(labels[places]))
+
+
+def _decoded(
+    found: Listing, size: int, progress: Progress | None
+) -> tuple[Pixels, npt.NDArray[np.int64], dict[int, str]]:
+    """Return all images at one size, from the cache or, where a file has changed since, decoded anew.
+
+    They are [n, size, size, 3], black where a file cannot be read; with them come the sums of an image's values and of
+    their squares, [n, 2, 3], and why files cannot be read.
+    """
+    folder, name = found.root, f".subspaces-{size}-{found.stamp}"
+    if not os.access(folder, os.W_OK):
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "subspaces" / found.name
+        with suppress(OSError):  # where nothing can be written either, they are decoded into memory
+            folder.mkdir(parents=True, exist_ok=True)
+    cache, notes = folder / f"{name}.npy", folder / f"{name}.json"
+    pixels = folders.kept(cache, (len(found.paths), size, size, 3))
+    if pixels is not None:
+        with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # else decoded again
+            known = json.loads(notes.read_bytes())
+            sums = np.array(known["sums"], np.int64).reshape(len(pixels), 2, 3)
+            return pixels, sums, {int(index): str(why) for index, why in known["broken"].items()}
+    why: dict[Path, str] = {}
+    paths = [found.root / path for path in found.paths]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's, of odd metadata and many pixels, which are refused
-        pixels = decoded.build(paths, None if folder is None else folder / f"{name}.npy", size, view, progress)
-    above = f"{found.root}{os.sep}"  # which may be another one when this is read from the cache
-    places = {
-        index: listing.plain(broken[path].replace(above, "")) for index, path in enumerate(paths) if path in broken
+        pixels = folders.build(paths, cache, size, partial(_square, size=size, why=why), progress)
+    sums = np.array([_sums(image) for image in pixels])
+    broken = {
+        index: listing.plain(why[path].replace(f"{found.root}{os.sep}", ""))  # the root may be another one when read
+        for index, path in enumerate(paths)
+        if path in why
     }
-    result = _Decoded(pixels, _sums(pixels), places)
-    if folder is not None:
-        _keep(folder / f"{name}.npz", result)
-        _remove_others(folder, name)
-    return result
+    if os.access(folder, os.W_OK):
+        storage.write(notes, json.dumps({"broken": broken, "sums": sums.tolist()}).encode())
+        for other in set(folder.glob(f".subspaces-{size}-*.*")) - {cache, notes}:
+            other.unlink(missing_ok=True)
+    return pixels, sums, broken
 
 
-def view_or_why(path: Path, size: int, broken: dict[Path, str]) -> Pixels:
+def _square(path: Path, size: int, why: dict[Path, str]) -> Pixels:
     """Return the square of an image file; of one that cannot be read a black one, and note why."""
     try:
         return decoding.square(path, size)
-    except FileNotFoundError:
-        broken[path] = f"{path}: a link to a file that is not there"
+    except OSError as error:
+        why[path] = f"{path}: {error.strerror}"
     except DataError as error:
-        broken[path] = str(error)
+        why[path] = str(error)
     return np.zeros((size, size, 3), np.uint8)
 
 
-def _sums(pixels: Pixels) -> Sums:
-    found = np.empty((len(pixels), 2, 3), np.int64)
-    for index, image in enumerate(pixels):
-        wide = image.reshape(-1, 3).astype(np.int64)
-        found[index] = wide.sum(0), (wide**2).sum(0)
-    return found
-
-
-def _kept(cache: Path, number: int, size: int) -> _Decoded | None:
-    """Return what is kept; None if it is not there, not whole or not what was written."""
-    pixels = decoded.kept(cache.with_name(f"{cache.name}.npy"), (number, size, size, 3))
-    notes = contents.read_notes(cache.with_name(f"{cache.name}.npz"), sums="i", broken="i", why="u")
-    if pixels is None or notes is None or notes["sums"].shape != (number, 2, 3):
-        return None
-    broken = notes["broken"].reshape(-1).tolist()
-    why = contents.unpacked(notes["why"], len(broken))
-    if why is None or not all(0 <= index < number for index in broken):
-        return None
-    some = np.unique(np.linspace(0, number - 1, min(number, LOOKED_AT)).astype(int))
-    if not np.array_equal(_sums(pixels[some]), notes["sums"][some]):
-        return None
-    return _Decoded(pixels, notes["sums"], dict(zip(broken, why, strict=True)))
-
-
-def _keep(path: Path, result: _Decoded) -> None:
-    arrays = {"sums": result.sums, "broken": np.array([*result.broken], np.int64)}
-    decoded.write_arrays(path, **arrays, why=contents.packed([*result.broken.values()]))
-
-
-def _remove_others(folder: Path, name: str) -> None:
-    size = name.split("-")[1]
-    for other in folder.glob(f".subspaces-{size}-*.np[yz]"):
-        if other.stem != name:
-            with suppress(OSError):
-                other.unlink()
+def _sums(image: Pixels) -> npt.NDArray[np.int64]:
+    wide = image.astype(np.int64)
+    return np.stack([wide.sum((0, 1)), (wide**2).sum((0, 1))])

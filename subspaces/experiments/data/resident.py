@@ -7,6 +7,7 @@ one gather of pixels. Nothing waits for the host and all shapes are fixed, so th
 
 import copy
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,12 +16,41 @@ from torch import Tensor
 from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError
 from subspaces.experiments.data import views
-from subspaces.experiments.data.dataset import Images, Split
-from subspaces.experiments.data.shares import ALL, Share
-from subspaces.images.pixels import Normalise
+from subspaces.images.splits import Images, Normalise, Split
 
 Batch = tuple[Tensor, Tensor]
 _IMAGE, _LABEL, _START, _STEP = range(4)  # the rows of a plan
+
+
+@dataclass(frozen=True)
+class Share:
+    """What process `rank` of `ranks` takes: every `ranks`-th image of each batch, or, with `whole`, such batches.
+
+    Batch-norm statistics depend on what is in a batch, so they need whole ones. `most` limits the batches of an epoch.
+    """
+
+    rank: int = 0
+    ranks: int = 1
+    whole: bool = False
+    most: int | None = None
+
+    def batches(self, count: int) -> range:
+        """Return which of an epoch's batches are taken; where there are fewer than processes, each takes all."""
+        count = count if self.most is None else min(self.most, count)
+        return range(self.rank, count, self.ranks) if self.whole and count >= self.ranks else range(count)
+
+    def images(self, size: int) -> slice:
+        """Return which images of a batch are taken."""
+        return slice(None) if self.whole or self.ranks == 1 else slice(self.rank, size, self.ranks)
+
+    def weight(self, size: int) -> float:
+        """Return what the mean over these images counts in the mean over all processes: 1, or nearly."""
+        if self.whole or self.ranks == 1:
+            return 1.0
+        return len(range(self.rank, size, self.ranks)) * self.ranks / size
+
+
+ALL = Share()
 
 
 class ResidentLoader:

@@ -21,13 +21,11 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.errors import ArgumentError
+from subspaces.errors import ArgumentError, DataError
 from subspaces.experiments.data import views
-from subspaces.experiments.data.dataset import DataError, Files, Images, Split
-from subspaces.experiments.data.resident import Batch, batch_sizes
-from subspaces.experiments.data.shares import ALL, Share
+from subspaces.experiments.data.resident import ALL, Batch, Share, batch_sizes
 from subspaces.images import decoding
-from subspaces.images.pixels import Normalise
+from subspaces.images.splits import Files, Images, Normalise, Split
 
 GRACE = 5  # seconds in which a worker that is told to end does
 
@@ -35,23 +33,13 @@ GRACE = 5  # seconds in which a worker that is told to end does
 class StreamingLoader:
     """Shuffled, cropped, flipped and normalised batches (x, y) of image files or mapped arrays.
 
-    It iterates like `ResidentLoader`. Of files, a training view is a random crop of 8–100 % of the area
-    scaled to `size`; without `resized_crop`, the shorter side is scaled to `resize` and the centre taken.
-    Of arrays, crops and flips are those of `ResidentLoader`.
+    It iterates like `ResidentLoader`, whose crops and flips those of arrays are. Of files, a training view is a random
+    part of 8–100 % of the area; without `resized_crop`, the shorter side is scaled to `resize` and the centre taken.
 
     Args:
-        split: the images.
-        batch: images in a batch; the last one of an epoch may be smaller.
-        mean, std: the data set's constants, per channel.
-        pad: for arrays, the width of the black border for random crops.
-        flip: mirror at random.
-        resized_crop: random crops that are scaled; of arrays in place of `pad`.
-        shuffle: draw a new order each epoch.
-        seed: of order, crops and flips.
-        device, channels_last, dtype: of the batches.
         workers: processes that read ahead; 0 reads in this one, None takes one per CPU core, 16 at most.
         size, resize: for files, the side of a view and the scale of a centred one.
-        share: which part of the batches this process takes, of several that train together.
+        split, batch, …: see `ResidentLoader`.
     """
 
     def __init__(
@@ -74,20 +62,19 @@ class StreamingLoader:
         resize: int = 256,
         share: Share = ALL,
     ) -> None:
-        _check(split, batch, pad, resized_crop, size, resize)
-        self.batch, self.device = batch, torch.device(device)
+        if batch < 1 or pad < 0 or not len(split):
+            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
+        if pad and (resized_crop or isinstance(split, Files)):
+            raise ArgumentError(f"pad={pad}: expected 0 with resized_crop=True, and for files, which have no one size")
+        if size > resize:
+            raise ArgumentError(f"size={size}, resize={resize}: expected a view that fits into the scaled image")
+        self.batch, self.device, self.share = batch, torch.device(device), share
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
-        self.share = share
         self._sampler = _Sampler(len(split), batch, shuffle, seed, share)
         workers = min(os.cpu_count() or 1, 16) if workers is None else workers
-        reader = (
-            _FileReader(split, seed, flip, resized_crop, size, resize)
-            if isinstance(split, Files)
-            else _ArrayReader(split, seed, flip, pad, resized_crop)
-        )
         self._start = functools.partial(
             DataLoader[Any],
-            reader,
+            _Reader(split, seed, flip, pad, resized_crop, size, resize),
             batch_size=None,  # the reader makes whole batches
             sampler=self._sampler,
             num_workers=workers,
@@ -112,12 +99,8 @@ class StreamingLoader:
         """The number of the current epoch, from 0; −1 before the first."""
         return self._sampler.epoch
 
-    def start_epoch(self) -> None:
-        """Go to the beginning of the next epoch."""
-        self._sampler.epoch += 1
-
     def __iter__(self) -> Iterator[Batch]:
-        self.start_epoch()
+        self._sampler.epoch += 1
         for read in self._loader:
             if isinstance(read, Exception):
                 raise type(read)(*read.args)  # which nothing here holds on to: it holds this frame, and the workers
@@ -142,23 +125,87 @@ class StreamingLoader:
         self._sampler.skip = batches
 
 
-def _check(split: Images, batch: int, pad: int, resized_crop: bool, size: int, resize: int) -> None:
-    """Refuse arguments that do not fit the images or each other."""
-    if batch < 1 or pad < 0 or not len(split):
-        raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
-    if isinstance(split, Files) and pad:
-        raise ArgumentError(f"pad={pad}: image files have no common size to pad; expected resized_crop=True or none")
-    if pad and resized_crop:
-        raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
-    if size > resize:
-        raise ArgumentError(f"size={size}, resize={resize}: expected a centred view that fits into the scaled image")
+class _Reader(TorchDataset["Batch | Exception"]):
+    """Reads batches of bytes; returns why one cannot be read, since torch would make a worker's whole traceback of it.
+
+    In an epoch each image has its own random numbers, of its place, or of its part, and of its direction.
+    """
+
+    def __init__(
+        self, split: Images, seed: int, flip: bool, pad: int, resized_crop: bool, size: int, resize: int
+    ) -> None:
+        self.split, self.seed, self.flip, self.pad = split, seed, flip, pad
+        self.resized_crop, self.size, self.resize = resized_crop, size, resize
+        self._drawn = -2, torch.empty(0)
+
+    def __getitem__(self, item: tuple[int, list[int]]) -> Batch | Exception:
+        epoch, indices = item
+        if self._drawn[0] != epoch:
+            shape = len(self.split), 5 if self.resized_crop else 3
+            self._drawn = epoch, uniform(stream(self.seed, "augmentation", epoch), shape)
+        numbers = self._drawn[1][indices]
+        try:
+            images = self._crops(indices, numbers) if isinstance(self.split, Split) else self._views(indices, numbers)
+        except (ArgumentError, OSError, ImportError) as error:
+            return error
+        if self.flip:
+            images = torch.where((numbers[:, -1] < 0.5)[:, None, None, None], images.flip(2), images)
+        return images.contiguous(), self.split.labels[indices]
+
+    def _crops(self, indices: list[int], numbers: Tensor) -> Tensor:
+        """Return crops of arrays, uint8 [n, H, W, C]."""
+        assert isinstance(self.split, Split)
+        images = self.split.images[indices].permute(0, 2, 3, 1)
+        if self.resized_crop:
+            return views.views(images, views.boxes(numbers[:, :4].T)).round().to(torch.uint8)
+        _, height, width, _ = images.shape
+        top, left = (numbers[:, :2] * (2 * self.pad + 1)).long().T
+        rows, columns = top[:, None] + torch.arange(height), left[:, None] + torch.arange(width)
+        bordered = F.pad(images, (0, 0, *[self.pad] * 4))
+        return bordered[torch.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
+
+    def _views(self, indices: list[int], numbers: Tensor) -> Tensor:
+        """Return crops of files, uint8 [n, size, size, 3]."""
+        assert isinstance(self.split, Files)
+        found = []
+        for path, own in zip(map(self.split.path, indices), numbers, strict=True):
+            try:
+                image = decoding.decode(path)
+            except FileNotFoundError:
+                raise DataError(f"{path}: there is no such file any more: put it back, or get it again") from None
+            if self.resized_crop:
+                box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
+                found.append(decoding.part(image, box.tolist(), self.size))
+            else:
+                found.append(decoding.centre_view(image, self.resize, self.size))
+        return torch.from_numpy(np.stack(found))
+
+
+class _Sampler:
+    """Tells the workers which images of which epoch make the next batch."""
+
+    def __init__(self, images: int, batch: int, shuffle: bool, seed: int, share: Share) -> None:
+        self.images, self.batch, self.shuffle, self.seed, self.share = images, batch, shuffle, seed, share
+        self.epoch, self.skip = -1, 0
+
+    def __len__(self) -> int:
+        return len(self.share.batches(len(batch_sizes(self.images, self.batch))))
+
+    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
+        epoch, skip, order = self.epoch, self.skip, torch.arange(self.images)
+        self.skip = 0
+        if self.shuffle:
+            order = permutation(stream(self.seed, "batches", epoch), self.images)
+        parts = order.split(self.batch)
+        for index in self.share.batches(len(parts)):
+            if index >= skip:
+                yield epoch, parts[index][self.share.images(len(parts[index]))].tolist()
 
 
 def _follow_trainer(worker: int) -> None:
     """Let a worker end with the process that started it, to which alone Ctrl-C is left.
 
-    Torch's workers watch their parent, which with the start method forkserver is another process. In either case they
-    end as usual, so that they remove their temporary files.
+    Torch's workers watch their parent, which with the start method forkserver is another process.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)  # as multiprocessing does to what is left when an interpreter exits
@@ -174,95 +221,4 @@ def _wait_for_trainer() -> None:
 
 def _end_worker(number: int, frame: object) -> NoReturn:
     signal.alarm(GRACE)  # which kills a worker that waits for something
-    raise KeyboardInterrupt  # at which torch ends a worker
-
-
-class _Sampler:
-    """Tells the workers which images of which epoch make the next batch."""
-
-    def __init__(self, images: int, batch: int, shuffle: bool, seed: int, share: Share) -> None:
-        self.images, self.batch, self.shuffle, self.seed = images, batch, shuffle, seed
-        self.share = share
-        self.epoch = -1
-        self.skip = 0
-
-    def __len__(self) -> int:
-        return len(self.share.batches(len(batch_sizes(self.images, self.batch))))
-
-    def __iter__(self) -> Iterator[tuple[int, list[int]]]:
-        epoch, order = self.epoch, torch.arange(self.images)
-        if self.shuffle:
-            order = permutation(stream(self.seed, "batches", epoch), self.images)
-        parts, skip = order.split(self.batch), self.skip
-        self.skip = 0
-        for index in self.share.batches(len(parts)):
-            if index >= skip:
-                yield epoch, parts[index][self.share.images(len(parts[index]))].tolist()
-
-
-class _FileReader(TorchDataset["Batch | Exception"]):
-    """Reads batches; returns why one cannot be read, since torch would make a worker's whole traceback of it."""
-
-    def __init__(self, files: Files, seed: int, flip: bool, resized_crop: bool, size: int, resize: int) -> None:
-        self.files, self.seed, self.flip = files, seed, flip
-        self.resized_crop, self.size, self.resize = resized_crop, size, resize
-
-    def __getitem__(self, item: tuple[int, list[int]]) -> Batch | Exception:
-        epoch, indices = item
-        images = np.empty((len(indices), self.size, self.size, 3), np.uint8)
-        for place, index in enumerate(indices):
-            try:
-                images[place] = self._view(epoch, index)
-            except FileNotFoundError:
-                path = self.files.path(index)
-                return DataError(f"{path}: there is no such file any more: put it back, or get the data set again")
-            except (DataError, OSError, ImportError) as error:
-                return error
-        return torch.from_numpy(images), self.files.labels[indices]
-
-    def _view(self, epoch: int, index: int) -> decoding.Pixels:
-        image = decoding.decode(self.files.path(index))
-        numbers = self._numbers(epoch, index) if self.resized_crop or self.flip else []
-        if self.resized_crop:
-            return decoding.random_view(image, numbers, self.size, self.flip)
-        pixels = decoding.centre_view(image, self.resize, self.size)
-        return pixels[:, ::-1] if self.flip and numbers[-1] < 0.5 else pixels
-
-    def _numbers(self, epoch: int, index: int) -> list[float]:
-        """Return the random numbers of one image: its place in the epoch's stream."""
-        state = stream(self.seed, "augmentation", epoch)
-        state[1] = index * decoding.NUMBERS
-        numbers: list[float] = uniform(state, (decoding.NUMBERS,)).tolist()
-        return numbers
-
-
-class _ArrayReader(TorchDataset[Batch]):
-    def __init__(self, split: Split, seed: int, flip: bool, pad: int, resized_crop: bool) -> None:
-        self.split, self.seed, self.flip, self.pad, self.resized_crop = split, seed, flip, pad, resized_crop
-        self._drawn = -2, torch.empty(0)
-
-    def __getitem__(self, item: tuple[int, list[int]]) -> Batch:
-        epoch, indices = item
-        _, _, height, width = self.split.images.shape
-        images = self.split.images[indices].permute(0, 2, 3, 1)
-        if self.resized_crop:
-            drawn = self._numbers(epoch)[indices].T  # [5, n]
-            boxes = views.boxes(drawn[:4])
-            images = views.views(images, views.mirrored(boxes, drawn[4] < 0.5) if self.flip else boxes)
-            images = images.round().to(torch.uint8)  # a batch travels as bytes
-        elif self.pad or self.flip:
-            pad, drawn = self.pad, self._numbers(epoch)[indices]
-            top, left = (drawn[:, :2] * (2 * pad + 1)).long().unbind(1)
-            mirrored = (drawn[:, 2] < 0.5).long() if self.flip else torch.zeros_like(top)
-            rows = top[:, None] + torch.arange(height)
-            columns = (left + mirrored * (width - 1))[:, None] + (1 - 2 * mirrored)[:, None] * torch.arange(width)
-            bordered = F.pad(images, (0, 0, pad, pad, pad, pad))
-            images = bordered[torch.arange(len(indices))[:, None, None], rows[:, :, None], columns[:, None, :]]
-        return images.contiguous(), self.split.labels[indices]
-
-    def _numbers(self, epoch: int) -> Tensor:
-        """Return the random numbers of all images in an epoch, [n, 3], or [n, 5] for views."""
-        if self._drawn[0] != epoch:
-            state = stream(self.seed, "augmentation", epoch)
-            self._drawn = epoch, uniform(state, (len(self.split), 5 if self.resized_crop else 3))
-        return self._drawn[1]
+    raise KeyboardInterrupt  # at which torch ends a worker, and removes its temporary files

@@ -1,22 +1,22 @@
-"""Random views of many images at once: a part of each, scaled to the size of the whole.
+"""Random views of training images: crops with a border, parts of random size, and mirror images.
 
-A view has 8–100 % of the area and a ratio of its sides of 3/4–4/3, area uniform, ratio uniform in its logarithm, as
-the views of image files have (`decoding.random_box`); a side that would be longer than the image's is cut to it.
+A view of random size has 8–100 % of the area and a ratio of its sides of 3/4–4/3, area uniform, ratio uniform in its
+logarithm; a side that would be longer than the image's is cut to it.
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from subspaces.images.decoding import RATIO, SCALE
 from subspaces.text import Catalogue
 
+SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
-@dataclass(frozen=True)
-class Augmentation:
+
+class Augmentation(NamedTuple):
     """A way to change training images beside shifted crops and flips."""
 
     name: str
@@ -33,11 +33,14 @@ AUGMENTATIONS = Catalogue(
 )
 
 
-def boxes(numbers: Tensor) -> Tensor:
-    """Return [4, n] from uniform numbers [4, n]: left, top, width and height as parts of the image's sides."""
+def boxes(numbers: Tensor, shape: float = 1.0) -> Tensor:
+    """Return [4, n] from uniform numbers [4, n]: left, top, width and height as parts of the image's sides.
+
+    `shape` is the image's width divided by its height, where the ratio is to be that of the pixels.
+    """
     area, ratio, x, y = numbers.unbind(0)
     target = SCALE[0] + (SCALE[1] - SCALE[0]) * area
-    aspect = torch.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * ratio)
+    aspect = torch.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * ratio) / shape
     width, height = (target * aspect).sqrt().clamp(max=1), (target / aspect).sqrt().clamp(max=1)
     return torch.stack([x * (1 - width), y * (1 - height), width, height])
 

@@ -42,8 +42,7 @@ from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.images.decoding import centre_view, decode
-from subspaces.images.pixels import Normalise, grey
-from subspaces.images.splits import Files, Images
+from subspaces.images.splits import Files, Images, Normalise, grey
 from subspaces.text import hint
 
 R = TypeVar("R")

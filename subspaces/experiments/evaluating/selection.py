@@ -21,20 +21,19 @@ from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import About
-from subspaces.experiments.data.dataset import Dataset
+from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import batches as images_of
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.images.reading import ANY, DAMAGED, map_array, read_arrays
+from subspaces.images.decoding import DAMAGED, map_array, read_arrays
 from subspaces.images.splits import Files, Split, check_label_values
 from subspaces.text import one_of
 
 FILE = "selection.json"
 ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
 ARRAYS += "folder with images.npy and labels.npy"
-UNPACKED = 1 << 32  # bytes of an array in a compressed .npz file; a .npy file is mapped
 _EXAMPLES = 2  # the part of the stream that says which images are chosen on
 
 
@@ -139,7 +138,8 @@ def _arrays(path: Path, dataset: Dataset) -> Split:
         if path.is_dir():
             images, labels = (map_array(path / f"{name}.npy") for name in ("images", "labels"))
         else:
-            images, labels = read_arrays(path, {"images": ANY, "labels": ANY}, UNPACKED).values()
+            arrays = read_arrays(path)
+            images, labels = arrays["images"], arrays["labels"]
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no {Path(error.filename).name}: expected {ARRAYS}") from None
     except DataError:

@@ -14,11 +14,11 @@ from subspaces.core import checks, randomness
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
 from subspaces.experiments.data.loading import checked_size
+from subspaces.experiments.data.own_images import parts_of
 from subspaces.experiments.data.views import AUGMENTATIONS, PLAIN
 from subspaces.experiments.methods import METHODS, Method, fields, own_fields, users
 from subspaces.experiments.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
 from subspaces.experiments.methods.rates import SCHEDULES
-from subspaces.images import listing
 from subspaces.text import listed, nearest
 
 UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix
@@ -141,7 +141,7 @@ class Recipe:
     @property
     def data_name(self) -> str:
         """The data set as people call it; that of the user's own images is their folder's."""
-        return f"{listing.parts_of(self.fingerprint)[0]} ({self.dataset})" if self.fingerprint else self.dataset
+        return f"{parts_of(self.fingerprint)[0]} ({self.dataset})" if self.fingerprint else self.dataset
 
     def __getattr__(self, name: str) -> Any:
         """Return one of the method's own fields."""

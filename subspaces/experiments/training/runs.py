@@ -202,10 +202,10 @@ class Run:
         if not run_files.there(path, self._state_remedy):
             return 0
         try:
-            return int(json.loads(files.read_header(path)["progress"])["lines"])
+            return int(json.loads(storage.read_header(path)["progress"])["lines"])
         except FileNotFoundError:  # it has just been dropped: the run has ended
             return 0
-        except (files.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (storage.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise run_files.damaged(path, error, self._state_remedy) from None
 
     def _synced_lines(self) -> int:

@@ -1,34 +1,11 @@
-import pickle
+import math
 
 import numpy as np
 import pytest
 import torch
 
-from subspaces.experiments.data import NAMES, DataError, Files, Split, digits, load
-
-
-def test_digits_are_scikit_learns():
-    from sklearn.datasets import load_digits
-
-    data = load("digits")
-    assert (len(data.train), len(data.test), data.validation) == (1200, 597, None)
-    assert data.image_shape == (1, 8, 8)
-    images = torch.cat([data.train.images, data.test.images]).double() * 16 / 255
-    labels = torch.cat([data.train.labels, data.test.labels])
-    ours = sorted((*row, label) for row, label in zip(images.round().flatten(1).tolist(), labels.tolist(), strict=True))
-    bundle = load_digits()
-    theirs = sorted((*row, label) for row, label in zip(bundle.data.tolist(), bundle.target.tolist(), strict=True))
-    assert ours == theirs
-    assert data.train.labels[:10].tolist() == FIRST  # the split is fixed for good
-
-
-FIRST = [5, 9, 4, 2, 3, 0, 1, 5, 1, 1]
-
-
-def test_constants_of_digits_are_the_training_sets():
-    pixels = load("digits").train.images.double() / 255
-    assert pixels.mean().item() == pytest.approx(digits.MEAN[0], abs=1e-4)
-    assert pixels.std().item() == pytest.approx(digits.STD[0], abs=2e-4)
+from subspaces.core.randomness import permutation, stream
+from subspaces.experiments.data import NAMES, Files, Split, load, loading
 
 
 def test_noise_is_on_the_training_labels_that_stay():
@@ -44,13 +21,6 @@ def test_noise_is_on_the_training_labels_that_stay():
     assert sorted(everything.tolist()) == sorted(clean.train.images.flatten(1).tolist())
 
 
-def test_same_for_everyone():
-    first, second = (load("digits", label_noise=0.2, validation=100, seed=1) for _ in range(2))
-    other = load("digits", label_noise=0.2, validation=100, seed=2)
-    assert torch.equal(first.train.labels, second.train.labels)
-    assert not torch.equal(first.validation.images, other.validation.images)
-
-
 @pytest.mark.parametrize(("name", "hint"), [("cifar", "did you mean 'cifar10'"), ("zzz", "expected one of 'digits'")])
 def test_unknown_name(name, hint):
     with pytest.raises(ValueError, match=f"no data set is called '{name}': {hint}"):
@@ -60,7 +30,9 @@ def test_unknown_name(name, hint):
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("digits", "folder")])
 def test_no_root(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=f"{name} needs its files.*subspaces data get {name} --data data"):
+    with pytest.raises(
+        FileNotFoundError, match=f"{name}: 'data' is not a folder.*subspaces data get {name} --data data"
+    ):
         load(name)
     with pytest.raises(FileNotFoundError, match=f"not a folder.*`subspaces data get {name} --data .*nowhere"):
         load(name, tmp_path / "nowhere")
@@ -87,19 +59,71 @@ def test_splits_say_what_they_need():
         Split(images, labels.int())
 
 
-def test_exports():
-    import subspaces.experiments.data as data
-
-    assert all(hasattr(data, name) for name in data.__all__)
-    assert list(data.__all__) == sorted(data.__all__, key=lambda name: (not name.isupper(), name))
-    assert issubclass(DataError, ValueError)
-    assert {"Dataset", "ResidentLoader", "StreamingLoader", "check", "describe", "get", "load"} <= set(data.__all__)
-    pickle.dumps(load("digits"))
-
-
 def test_labels_go_with_their_images(tmp_path):
     numbers, index = torch.arange(6), torch.tensor([4, 1, 3])
     split = Split(numbers.to(torch.uint8).view(6, 1, 1, 1), numbers).select(index)
     assert split.images.flatten().tolist() == split.labels.tolist() == [4, 1, 3]
     files = Files(tmp_path, np.array([str(number).encode() for number in range(6)]), numbers).select(index)
     assert [int(files.path(place).name) for place in range(3)] == files.labels.tolist() == [4, 1, 3]
+
+
+# Label noise and held-out images
+
+LABELS = torch.arange(20_000) % 10
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.4, 1.0])
+def test_about_nine_tenths_of_the_fraction_are_wrong(fraction):
+    changed = loading.noisy(LABELS, 10, fraction, seed=0)
+    wrong = (changed != LABELS).double().mean().item()
+    deviation = math.sqrt(fraction * 0.9 * 0.1 / len(LABELS))
+    assert abs(wrong - 0.9 * fraction) <= 5 * deviation
+    assert changed.dtype == torch.int64
+
+
+def test_drawn_labels_are_uniform_over_all_classes():
+    counts = loading.noisy(torch.zeros(20_000, dtype=torch.int64), 10, 1.0, seed=3).bincount(minlength=10)
+    chi2 = ((counts - 2000.0) ** 2 / 2000).sum()
+    assert chi2 < 27.9  # 0.1 % of 9 degrees of freedom
+
+
+def test_exactly_the_first_of_one_order_are_drawn():
+    """With a class of its own as the true label, every draw shows."""
+    truth = torch.full((100,), 10)
+    for fraction, count in ((0.29, 29), (0.295, 29), (0.3, 30), (1.0, 100)):
+        assert (loading.noisy(truth, 10, fraction, seed=0) != 10).sum() == count
+
+
+def test_same_for_everyone_and_fixed_for_good():
+    first = loading.noisy(LABELS, 10, 0.4, seed=5)
+    torch.manual_seed(99)
+    assert torch.equal(first, loading.noisy(LABELS, 10, 0.4, seed=5))
+    assert not torch.equal(first, loading.noisy(LABELS, 10, 0.4, seed=6))
+    # Who is drawn and which label they get does not depend on the labels themselves.
+    other = loading.noisy((LABELS + 1) % 10, 10, 0.4, seed=5)
+    moved = (first != LABELS) & (other != (LABELS + 1) % 10)
+    assert torch.equal(first[moved], other[moved])
+    # Written down once: files of results name a data seed.
+    assert permutation(stream(0, "label noise"), 8).tolist() == PERMUTATION
+    assert loading.noisy(torch.full((8,), 10), 10, 0.5, seed=0).tolist() == DRAWN
+
+
+PERMUTATION = [2, 3, 5, 4, 1, 0, 6, 7]
+DRAWN = [10, 10, 9, 5, 2, 7, 10, 10]
+
+
+@pytest.mark.parametrize("count", [0, 1, 30, 99])
+def test_held_out_is_disjoint_and_complete(count):
+    stay, out = loading.held_out(100, count, seed=0)
+    assert len(out) == count
+    assert sorted([*stay.tolist(), *out.tolist()]) == list(range(100))
+    assert stay.tolist() == sorted(stay.tolist())
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_who_is_held_out_has_a_stream_of_its_own(seed):
+    """Or those with noisy labels would be the ones that are left."""
+    order = permutation(stream(seed, "validation"), 100)
+    assert loading.held_out(100, 30, seed)[1].tolist() == sorted(order[:30].tolist())
+    touched = loading.noisy(torch.full((100,), 10), 10, 0.3, seed) != 10
+    assert sorted(order[:30].tolist()) != touched.nonzero().flatten().tolist()

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,23 +9,19 @@ import made
 import numpy as np
 import pytest
 import torch
-from made import call, own
+from made import own
 from PIL import Image
 
 from subspaces.experiments.data import (
     DataError,
     DataWarning,
     check,
-    contents,
-    decoded,
     describe,
     fingerprint_of,
-    get,
     load,
-    own_images,
     size_of,
 )
-from subspaces.images import decoding, listing
+from subspaces.images import decoding
 
 
 def names(split) -> list[int]:
@@ -49,16 +44,7 @@ def test_two_folders(tmp_path, test):
     assert (data.name, data.classes) == (f"{tmp_path.name} (folder)", ("a", "b"))
     assert (names(data.train), names(data.test)) == ([0, 1, 2, 40, 41, 42], [0, 1, 40, 41])
     assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1])
-    assert (data.image_shape, data.streaming) == ((3, 8, 8), False)
-
-
-def test_of_two_folders_for_a_test_the_one_with_classes_counts(tmp_path):
-    own(tmp_path / "train", per_class=3)
-    own(tmp_path / "val", per_class=2)
-    made.image(tmp_path / "test" / "unlabelled.png", made.flat(0))
-    assert listing.find(tmp_path).separate == "val"
-    own(tmp_path / "test", per_class=1)
-    assert listing.find(tmp_path).separate == "test"
+    assert data.image_shape == (3, 8, 8)
 
 
 def test_classes_alone_are_divided(tmp_path):
@@ -91,7 +77,9 @@ def test_small_classes_are_on_both_sides_where_they_can_be(tmp_path, count):
     own(tmp_path, per_class=count, classes=("few",))
     for seed in range(5):
         with (
-            nullcontext() if count > 1 else pytest.warns(DataWarning, match="the test has no images of the class 'few'")
+            nullcontext()
+            if count > 1
+            else pytest.warns(DataWarning, match="the test has no images of 1 of the classes: few")
         ):
             data = read(tmp_path, seed=seed)
         assert 2 in data.train.labels
@@ -99,7 +87,7 @@ def test_small_classes_are_on_both_sides_where_they_can_be(tmp_path, count):
 
 
 def test_nothing_for_the_test(tmp_path):
-    with pytest.raises(DataError, match="no image is left for the test, as every class has one image only"):
+    with pytest.raises(DataError, match="no image is left for the test"):
         read(own(tmp_path, per_class=1))
 
 
@@ -107,42 +95,22 @@ def test_nothing_for_the_test(tmp_path):
     ("change", "error", "message"),
     [
         (lambda root: shutil.rmtree(root / "b"), DataError, "has one class, 'a': expected a folder for each of two"),
-        (lambda root: (root / "c").mkdir(), DataError, "no images of the class 'c': put some there, or remove"),
-        (lambda root: [shutil.rmtree(root / name) for name in "ab"], FileNotFoundError, "found no folders of images"),
+        (lambda root: (root / "c").mkdir(), DataError, "c: holds no images, expected files that end in"),
+        (lambda root: [shutil.rmtree(root / name) for name in "ab"], DataError, "found no folders of images"),
     ],
 )
 def test_what_is_no_data_set(tmp_path, change, error, message):
     change(own(tmp_path, per_class=6))
     with pytest.raises(error, match=message):
         read(tmp_path)
-    assert message.partition(":")[0] in check("folder", tmp_path)[0]
-
-
-def test_a_folder_that_is_not_there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"folder needs your images, and 'data' is not a folder.*--data"):
-        load("folder")
-    with pytest.raises(DataError, match="cannot be fetched, because they are your own images: put them into DIR"):
-        get("folder", tmp_path)
+    assert message in check("folder", tmp_path)[0]
 
 
 def test_a_class_that_was_not_trained_on(tmp_path):
     own(tmp_path / "train")
     own(tmp_path / "test", classes=("a", "b", "c"))
-    with pytest.raises(DataError, match=r"test: has the class 'c', which .*train has not"):
+    with pytest.raises(DataError, match=r"test: has a folder of the class 'c', which is not among the 2"):
         read(tmp_path)
-
-
-@pytest.mark.parametrize("size", [7, 1025, -1])
-def test_a_size_that_is_none(tmp_path, size):
-    with pytest.raises(ValueError, match=f"image_size={size}: expected 8 to 1024 pixels"):
-        read(own(tmp_path, per_class=6), image_size=size)
-
-
-@pytest.mark.parametrize("options", [{"image_size": 32}, {"fingerprint": "a:1:0123456789ab"}])
-def test_only_the_users_own_images_have_a_size(options):
-    with pytest.raises(ValueError, match=f"{next(iter(options))}=.*it is for your own images, the data set 'folder'"):
-        load("digits", **options)
 
 
 # Files
@@ -159,11 +127,10 @@ def test_names_of_every_kind(tmp_path):
     made.image(tmp_path / ".thumbnails" / "1.png", made.flat(1))
     (tmp_path / "日本" / "notes.txt").write_text("not an image")
     (tmp_path / "README").write_text("not an image")
-    found = listing.find(tmp_path)
-    assert found.classes == ("Rose é", "blå klocka", "日本")
-    assert [sum(entry.label == label for entry in found.entries) for label in range(3)] == [5, 5, 5]
-    assert found.ignored == 2
-    assert "2 other files passed over" in describe("folder", tmp_path)
+    data = read(tmp_path)
+    assert data.classes == ("Rose é", "blå klocka", "日本")
+    assert torch.cat([data.train.labels, data.test.labels]).bincount().tolist() == [5, 5, 5]
+    assert "in 3 classes" in describe("folder", tmp_path)
 
 
 PIXEL = np.array([[[250, 100, 30]]], np.uint8)
@@ -217,11 +184,6 @@ def test_modes(tmp_path, mode, expected):
         assert np.abs(found.reshape(-1, 3).astype(int) - expected).max() <= 1
 
 
-def test_half_transparent_is_over_white(tmp_path):
-    Image.new("RGBA", (9, 9), (0, 0, 0, 128)).save(tmp_path / "half.png")
-    assert np.unique(decoding.square(tmp_path / "half.png", 8)).tolist() == [127]
-
-
 def test_the_centre_is_taken_and_the_camera_believed(tmp_path):
     wide = np.zeros((10, 30, 3), np.uint8)
     wide[:, 10:20] = 255  # the centre square
@@ -233,14 +195,6 @@ def test_the_centre_is_taken_and_the_camera_believed(tmp_path):
     exif[0x0112] = 6  # to be turned by a quarter, clockwise
     made.image(tmp_path / "turned.png", wide, exif=exif)
     assert np.array_equal(decoding.square(tmp_path / "turned.png", 10), np.rot90(wide, -1)[10:20])
-
-
-def test_large_and_small_files_become_the_same_size(tmp_path):
-    for size in ((1, 1), (1, 5000), (700, 400)):
-        for channels in ((3,), ()):
-            made.image(tmp_path / "some.jpg", made.flat(90, (*size, *channels)))
-            found = decoding.square(tmp_path / "some.jpg", 16)
-            assert (found.shape, int(np.abs(found.astype(int) - 90).max()) <= 1) == ((16, 16, 3), True)
 
 
 def broken(root: Path) -> None:
@@ -262,20 +216,9 @@ def test_broken_files_are_named_and_left_out(tmp_path):
         again = read(tmp_path)
     assert torch.equal(data.train.images, again.train.images)
     wrong = check("folder", tmp_path)
-    for name in ("text.png: 4 bytes", "empty.jpg: 0 bytes", "short.png", "away.png: a link to", "floats.tiff"):
+    for name in ("text.png: 4 bytes", "empty.jpg: 0 bytes", "short.png", "away.png: No such file", "floats.tiff"):
         assert sum(name in each for each in wrong) == 1
     assert len(wrong) == 5
-
-
-def test_what_a_file_is_called_does_not_choose_who_reads_it(tmp_path):
-    """PostScript would be run by another program."""
-    image = Image.new("RGB", (9, 9))
-    image.save(tmp_path / "page.png", "EPS")
-    with pytest.raises(DataError, match=r"page\.png: .* bytes that are not a whole image"):
-        decoding.square(tmp_path / "page.png", 8)
-    for kind in ("GIF", "WEBP", "TIFF", "PPM", "BMP"):
-        image.save(tmp_path / "other.jpg", kind)
-        assert decoding.square(tmp_path / "other.jpg", 8).max() == 0
 
 
 def test_a_class_of_broken_files(tmp_path):
@@ -284,7 +227,7 @@ def test_a_class_of_broken_files(tmp_path):
         file.write_bytes(b"x")
     with (
         pytest.warns(DataWarning, match="6 of 12"),
-        pytest.raises(DataError, match="of the class 'b' no image is left to train on"),
+        pytest.raises(DataError, match="no image is left to train on of the class 'b'"),
     ):
         read(tmp_path)
     assert "class 'b'" in check("folder", tmp_path)[-1]
@@ -333,28 +276,16 @@ def test_files_that_were_touched_and_files_that_were_changed(tmp_path):
     before = fingerprint_of(tmp_path)
     os.utime(file, ns=(1, 1))
     read(tmp_path, fingerprint=before)  # it holds what it held
-    made.image(file, made.flat(7, (8, 8, 3)))
+    made.image(file, made.flat(7, (8, 8, 3)))  # of the same size
     os.utime(file, ns=(2, 2))
     data = read(tmp_path)
     assert 7 in names(data.train) + names(data.test)
-    with pytest.raises(DataError, match="as many image files, with other names or contents"):
+    with pytest.raises(DataError, match="has other image files"):
         read(tmp_path, fingerprint=before)
 
 
-def test_contents_are_read_once(tmp_path, monkeypatch):
-    before, read_now, digest = fingerprint_of(own(tmp_path, per_class=6)), [], contents._digest
-    monkeypatch.setattr(contents, "_digest", lambda path: read_now.append(path.name) or digest(path))
-    assert fingerprint_of(tmp_path) == before
-    os.utime(tmp_path / "a" / "1.png", ns=(1, 1))
-    assert fingerprint_of(tmp_path) == before
-    assert read_now == ["1.png"]
-    (tmp_path / contents.FILE).write_bytes(b"damaged")
-    assert fingerprint_of(tmp_path) == before
-    assert len(read_now) == 13
-
-
-@pytest.mark.parametrize("kind", ["npy", "npz"])
-@pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: b"", lambda c: c[:-9] + b"\x55" * 9])
+@pytest.mark.parametrize("kind", ["npy", "json"])
+@pytest.mark.parametrize("damage", [lambda c: c[:-100], lambda c: b"", lambda c: b"[]"])
 def test_a_damaged_cache_is_made_again(tmp_path, kind, damage):
     expected = read(own(tmp_path, per_class=6)).train.images.clone()
     (cache,) = tmp_path.glob(f".subspaces-*-*.{kind}")
@@ -370,23 +301,27 @@ def test_where_the_folder_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != root and access(path, mode))
     expected = read(root).train.images
     assert not list(root.glob(".subspaces*"))
-    assert len(list(tmp_path.glob("cache/subspaces/*/.subspaces*"))) == 2
-    monkeypatch.setattr(decoding, "square", None)
-    assert torch.equal(read(root).train.images, expected)
-    monkeypatch.undo()
+    assert len(list(tmp_path.glob("cache/subspaces/mine/.subspaces*"))) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "square", None)
+        assert torch.equal(read(root).train.images, expected)
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     assert torch.equal(read(root).train.images, expected)  # in memory
-    assert not list(root.glob(".subspaces*"))
+    assert not list(tmp_path.glob("other/**/.subspaces*"))
 
 
-def test_a_full_disk(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_nothing_that_is_taken_for_whole(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(decoded.os, "posix_fallocate", full)
-    assert len(read(own(tmp_path, per_class=6)).train) > 0
-    assert not list(tmp_path.glob(".*npy*"))
+    own(tmp_path, per_class=6)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(OSError, match="No space"):
+            read(tmp_path)
+    assert not list(tmp_path.glob(".*"))
+    assert len(read(tmp_path).train) > 0
 
 
 def test_the_constants_are_those_of_the_training_images(tmp_path):
@@ -413,37 +348,25 @@ def test_fingerprints(tmp_path):
     root = root.rename(tmp_path / "moved")
     read(root, fingerprint=before)  # another place is no other content
     made.image(root / "a" / "0.png", made.flat(0, (90, 90, 3)))
-    with pytest.raises(DataError, match=r"moved has as many image files, with other names or contents .*'flowers'"):
+    with pytest.raises(DataError, match=r"moved has other image files .*'flowers'"):
         read(root, fingerprint=before)
     (root / "a" / "0.png").unlink()
-    with pytest.raises(DataError, match="11 image files, and not 12"):
+    with pytest.raises(DataError, match="moved has other image files"):
         read(root, fingerprint=before)
-    with pytest.raises(ValueError, match="fingerprint='x': expected NAME:FILES:DIGEST"):
-        read(root, fingerprint="x")
 
 
-def test_sizes_without_decoding(tmp_path, monkeypatch):
-    data = read(own(tmp_path, per_class=6), image_size=16)
-    monkeypatch.setattr(own_images, "_decoded", None)
-    assert size_of("folder", tmp_path, image_size=16) == (len(data.train), (3, 16, 16), 2)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_size": 7}, "image_size=7: expected 8 to 1024 pixels"),
+        ({"image_size": 1025}, "image_size=1025: expected 8 to 1024 pixels"),
+        ({"fingerprint": "x"}, "fingerprint='x': expected NAME:FILES:DIGEST"),
+    ],
+)
+def test_what_cannot_be_asked_for(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        read(own(tmp_path, per_class=6), **options)
+    with pytest.raises(ValueError, match="it is for your own images, the data set 'folder'"):
+        load("digits", **options)
     assert size_of("folder", tmp_path / "nowhere") is None
-
-
-def test_the_command_says_what_is_there_and_what_is_wrong(tmp_path):
-    root = own(tmp_path / "flowers", per_class=6)
-    there = call("data", "check", "folder", "--data", root)
-    assert there.exit_code == 0
-    assert there.stdout.startswith("flowers (folder): ")
-    assert "images of 3 × 64 × 64 in 2 classes" in there.stdout
-    assert fingerprint_of(root) in there.stdout
-    broken(root)
-    wrong = call("data", "check", "folder", "--data", root)
-    assert (wrong.exit_code, wrong.stdout.count("wrong: ")) == (1, 5)
-    assert "your own images" in call("data", "list").stdout
-
-
-def test_nothing_is_said_where_nothing_is_wrong(tmp_path):
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        read(own(tmp_path, per_class=6))
-    assert said == []
+    assert size_of("folder", tmp_path, image_size=16) == (len(read(tmp_path).train), (3, 16, 16), 2)

@@ -104,11 +104,6 @@ def test_an_epoch_has_every_image_once(shuffle):
     assert (epochs[0] == epochs[1]) == (not shuffle)
 
 
-@pytest.mark.parametrize(("n", "batch", "sizes"), [(4, 2, [2, 2]), (3, 8, [3]), (1, 1, [1])])
-def test_sizes(n, batch, sizes):
-    assert loader(made(n), batch=batch).sizes == sizes
-
-
 def test_without_augmentation_nothing_is_drawn():
     batches = loader(shuffle=False)
     before = batches.rng.clone()
@@ -145,14 +140,6 @@ def test_resume_in_the_middle_of_an_epoch_is_bitwise(done, tmp_path):
         assert torch.equal(y, y2)
 
 
-def test_state_is_not_shared_with_the_loader():
-    batches = loader()
-    state = batches.state_dict()
-    copies = {name: value.clone() for name, value in state.items()}
-    list(batches)
-    assert all(torch.equal(state[name], copies[name]) for name in state)
-
-
 def test_state_stays_in_the_same_memory():
     """A captured graph reads it there."""
     batches = loader(pad=1, flip=True)
@@ -177,13 +164,6 @@ def test_layout_and_precision(dtype, channels_last, pad):
     torch.testing.assert_close(x.float(), expected, rtol=0.01, atol=1e-6 if dtype == torch.float32 else 0.01)
 
 
-def test_one_channel():
-    batches = ResidentLoader(made(channels=1), batch=50, mean=(0.1,), std=(0.3,), shuffle=False)
-    x, _ = batches.take(50)
-    expected = np.stack([normalised(image.numpy(), (0.1,), (0.3,)) for image in made(channels=1).images])
-    np.testing.assert_allclose(x.numpy(), expected, atol=1e-5)
-
-
 def test_siblings_share_images_and_nothing_else():
     first = loader(seed=1, pad=1, flip=True)
     second = first.sibling(seed=2)
@@ -193,13 +173,6 @@ def test_siblings_share_images_and_nothing_else():
         assert torch.equal(y, y2)
     for (x, _), (x2, _) in zip(first, loader(seed=1, pad=1, flip=True), strict=True):
         assert torch.equal(x, x2)
-
-
-def test_source_is_not_changed():
-    split = made()
-    before = split.images.clone()
-    list(loader(split, pad=2, flip=True))
-    assert torch.equal(split.images, before)
 
 
 @pytest.mark.parametrize(

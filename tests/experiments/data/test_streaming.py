@@ -12,7 +12,7 @@ from PIL import Image
 
 from subspaces.core import randomness
 from subspaces.core.randomness import uniform
-from subspaces.experiments.data import DataError, Split, StreamingLoader, folders
+from subspaces.experiments.data import DataError, Split, StreamingLoader, folders, views
 from subspaces.images import decoding
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  #
 def files(tmp_path_factory):
     root = tmp_path_factory.mktemp("folders")
     made.folders(root)
-    return folders.load(root)
+    return folders.load_imagenet(root)
 
 
 def array(n: int = 10) -> Split:
@@ -87,19 +87,6 @@ def test_epochs_differ_and_have_every_image_once(files):
     assert stream.epoch == 1
 
 
-def test_seed(files):
-    first, again, other = (batches(loader(files.train, seed=seed, **TRAINING), 1) for seed in (1, 1, 2))
-    assert_same(first, again)
-    assert not torch.equal(first[0][0], other[0][0])
-
-
-def test_leaving_in_the_middle_of_an_epoch(files):
-    stream, whole = (loader(files.train, workers=workers, **TRAINING) for workers in (1, 0))
-    next(iter(stream))
-    list(whole)
-    assert_same(list(stream), list(whole))
-
-
 def test_global_random_numbers_are_left_alone(files):
     torch.manual_seed(0)
     expected = torch.rand(3)
@@ -120,83 +107,50 @@ def test_evaluation_is_the_scaled_centre(files):
         np.testing.assert_allclose(x[place].permute(1, 2, 0).numpy(), (pixels - MEAN) / STD, atol=1e-5)
 
 
-def test_training_is_a_scaled_crop_or_its_mirror_image(files):
-    """Every view of a ramp grows along x, or falls where it is mirrored."""
-    ramp = np.broadcast_to(np.linspace(0, 255, 60)[None, :, None], (50, 60, 3)).astype(np.uint8)
-    random = np.random.default_rng(0)
-    falling = 0
-    for _ in range(200):
-        view = decoding.random_view(Image.fromarray(ramp), random.random(decoding.NUMBERS).tolist(), 16, flip=True)
-        slope = np.diff(view[:, :, 0].astype(int), axis=1)
-        assert (slope >= 0).all() or (slope <= 0).all()
-        falling += bool((slope <= 0).all())
-    assert 70 < falling < 130
-
-
-def test_the_direction_of_a_view_has_a_number_of_its_own():
-    """Crops that are the same but for that number are mirror images, and the other numbers do not turn them."""
-    pixels = np.random.default_rng(0).integers(0, 256, (50, 60, 3), np.uint8)
-    for seed in range(20):
-        *crop, _ = np.random.default_rng(seed).random(decoding.NUMBERS).tolist()
-        turned, plain, also = (
-            decoding.random_view(Image.fromarray(pixels), [*crop, last], 16, flip=True) for last in (0.49, 0.51, 0.99)
-        )
-        assert np.array_equal(turned, plain[:, ::-1])
-        assert np.array_equal(plain, also)
-        assert not np.array_equal(turned, plain)
-        assert np.array_equal(decoding.random_view(Image.fromarray(pixels), [*crop, 0.49], 16, flip=False), plain)
-
-
 def test_every_image_of_an_epoch_has_its_own_numbers(files):
-    """They are one draw for all images, so that no two share any."""
+    """They are one draw for all images, so that no two share any: four are of its part, one is of its direction."""
     stream = loader(replace(files.train, labels=torch.arange(12)), seed=4, batch=12, **TRAINING)
     for epoch in range(2):
         ((x, y),) = list(stream)
-        numbers = uniform(randomness.stream(4, "augmentation", epoch), (12, decoding.NUMBERS))
+        numbers = uniform(randomness.stream(4, "augmentation", epoch), (12, 5))
         for image, index in zip(x, y.tolist(), strict=True):
-            view = decoding.random_view(decoding.decode(files.train.path(index)), numbers[index].tolist(), 24, True)
-            assert same(image, view.transpose(2, 0, 1), mirrored=False)
+            whole = Image.open(files.train.path(index)).convert("RGB")
+            left, top, width, height = views.boxes(numbers[index, :4, None], whole.width / whole.height)[:, 0].tolist()
+            box = np.array([left, top, left + width, top + height]) * [*whole.size, *whole.size]
+            view = np.asarray(whole.resize((24, 24), Image.BILINEAR, box=tuple(np.minimum(box, [*whole.size] * 2))))
+            assert same(image, view.transpose(2, 0, 1), mirrored=bool(numbers[index, 4] < 0.5))
 
 
 def test_a_centred_view_is_turned_by_the_last_number_of_its_image(files):
     stream = loader(replace(files.train, labels=torch.arange(12)), seed=4, batch=12, flip=True, size=24, resize=30)
     ((x, y),) = list(stream)
-    numbers = uniform(randomness.stream(4, "augmentation", 0), (12, decoding.NUMBERS))
+    numbers = uniform(randomness.stream(4, "augmentation", 0), (12, 3))
     for image, index in zip(x, y.tolist(), strict=True):
         view = decoding.centre_view(decoding.decode(files.train.path(index)), 30, 24)
         assert same(image, view.transpose(2, 0, 1), mirrored=bool(numbers[index, -1] < 0.5))
 
 
-@pytest.mark.parametrize(("x", "left"), [(0.0, 0), (0.5, 222), (0.999, 443)])
-@pytest.mark.parametrize(("y", "top"), [(0.0, 0), (0.25, 111), (0.999, 443)])
-def test_a_box_is_what_its_numbers_say(x, left, y, top):
-    """An area of 0.08 + 0.92 / 4, a ratio in the middle of its logarithms, and as many places as there are."""
-    found = decoding.random_box(1000, 1000, [0.25, 0.5, x, y] + [0.0] * (decoding.NUMBERS - 4))
-    side = round(math.sqrt(310_000))
-    assert found == (left, top, left + side, top + side)
-    wide, high = decoding.random_box(1000, 1000, [0.25, 1.0, 0.0, 0.0] + [0.0] * (decoding.NUMBERS - 4))[2:]
-    assert wide / high == pytest.approx(4 / 3, rel=0.01)
+def test_parts_of_images_that_are_not_square_have_the_ratios_that_are_promised():
+    left, top, width, height = views.boxes(torch.rand(4, 5000, generator=torch.Generator().manual_seed(0)), 500 / 400)
+    assert min(left.min(), top.min()) >= 0
+    assert max((left + width).max(), (top + height).max()) <= 1 + 1e-6
+    whole = (width < 1) & (height < 1)  # no side was cut
+    ratio, area = (width * 500 / (height * 400))[whole], width * height
+    assert 0.75 - 1e-5 <= ratio.min() < 0.76
+    assert 1.32 < ratio.max() <= 4 / 3 + 1e-5
+    assert 0.08 - 1e-6 <= area.min() < 0.09
 
 
-def test_random_boxes():
-    random = np.random.default_rng(0)
-    areas, ratios = [], []
-    for _ in range(2000):
-        left, top, right, bottom = decoding.random_box(500, 400, random.random(decoding.NUMBERS).tolist())
-        assert 0 <= left < right <= 500
-        assert 0 <= top < bottom <= 400
-        areas.append((right - left) * (bottom - top) / 200_000)
-        ratios.append((right - left) / (bottom - top))
-    assert 0.079 < min(areas) < 0.1
-    assert max(areas) > 0.9
-    assert 0.74 < min(ratios) < 0.76
-    assert 1.32 < max(ratios) < 1.35
-
-
-@pytest.mark.parametrize(("width", "height", "box"), [(1000, 10, (494, 0, 507, 10)), (10, 1000, (0, 494, 10, 507))])
-def test_a_box_that_never_fits_is_centred(width, height, box):
-    found = decoding.random_box(width, height, [0.99] * decoding.NUMBERS)
-    assert found == pytest.approx(box, abs=1)
+@pytest.mark.parametrize("flip", [False, True])
+def test_arrays_may_have_parts_that_are_scaled(flip):
+    split, seen = array(), []
+    for x, y in batches(loader(split, resized_crop=True, flip=flip, seed=4, batch=10)):
+        numbers = uniform(randomness.stream(4, "augmentation", len(seen)), (10, 5))[y]
+        expected = views.views(split.images[y].permute(0, 2, 3, 1), views.boxes(numbers[:, :4].T)).round().numpy()
+        for image, view, number in zip(x, expected, numbers, strict=True):
+            assert same(image, view.transpose(2, 0, 1), mirrored=flip and bool(number[4] < 0.5))
+        seen.append(x)
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize(("pad", "flip"), [(0, False), (2, True), (0, True), (2, False)])
@@ -237,26 +191,17 @@ def same(x: torch.Tensor, crop: np.ndarray, mirrored: bool) -> bool:
     return np.allclose(x.permute(1, 2, 0).numpy(), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_layout_and_precision(files, channels_last):
-    x, y = next(iter(loader(files.train, channels_last=channels_last, dtype=torch.bfloat16, **TRAINING)))
-    assert x.dtype == torch.bfloat16
-    assert x.shape == (5, 3, 24, 24)
-    assert y.dtype == torch.int64
-    assert x.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
-
-
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
         (lambda file: file.write_bytes(b"no image"), r"8 bytes that are not a whole image \(.*\): get it again"),
-        (lambda file: file.unlink(), "there is no such file any more: put it back, or get the data set again"),
+        (lambda file: file.unlink(), "there is no such file any more: put it back, or get it again"),
     ],
     ids=["damaged", "gone"],
 )
 def test_a_file_that_cannot_be_read_is_named_in_one_line_from_a_worker_too(tmp_path, harm, said):
     made.folders(tmp_path, classes=1, per_class=1)
-    data = folders.load(tmp_path)
+    data = folders.load_imagenet(tmp_path)
     harm(tmp_path / "train" / "class0" / "train_0.JPEG")
     alone, worker = (error_of(loader(data.train, workers=workers)) for workers in (0, 1))
     assert re.fullmatch(rf"/.*train_0\.JPEG: {said}", alone)
@@ -283,14 +228,14 @@ def test_without_pillow(files, monkeypatch):
     ("options", "message"),
     [
         ({"batch": 0}, "batch=0"),
-        ({"pad": 2}, "pad=2: image files have no common size"),
+        ({"pad": 2}, "pad=2: expected 0 with resized_crop=True, and for files"),
         ({"size": 300}, "size=300, resize=256"),
     ],
 )
 def test_bad_arguments(files, options, message):
     with pytest.raises(ValueError, match=message):
         loader(files.train, **options)
-    with pytest.raises(ValueError, match="pad=2, resized_crop=True: expected one of the two"):
+    with pytest.raises(ValueError, match="pad=2: expected 0 with resized_crop=True"):
         loader(array(), pad=2, resized_crop=True)
 
 

@@ -88,7 +88,7 @@ def test_it_is_trained_once_and_evaluated_wherever_its_images_are(trained: tuple
     with pytest.warns(DataWarning):
         ss.evaluate(run, data=root / "elsewhere", device="cpu", progress=False, grid=[0.123])
     (root / "elsewhere" / "fern" / "0.png").unlink()
-    for data, what in (("elsewhere", "36 image files, and not 37"), ("nowhere", "is not a folder")):
+    for data, what in (("elsewhere", "elsewhere has other image files (elsewhere:36:"), ("nowhere", "is not a folder")):
         failed = call("evaluate", run.folder, "--trust", "--data", root / data, "--grid", "0.31", 0.32, 0.01)
         assert failed.exit_code == 1
         assert what in failed.stderr
@@ -158,7 +158,7 @@ def test_the_images_may_be_named_and_are_compared(tmp_path: Path) -> None:
     root = flowers(tmp_path / "flowers", per_class=2)
     (one,), _ = configure("folder-line", None, {"fingerprint": "flowers:9:0123456789ab"}, root)
     assert one.fingerprint == "flowers:9:0123456789ab"
-    with pytest.raises(DataError, match="6 image files, and not 9"):
+    with pytest.raises(DataError, match="flowers has other image files"):
         ss.train(one, data=root, out=tmp_path / "runs", **QUIET)
     assert not list(tmp_path.glob("runs/*/result.json"))
 
