@@ -1,6 +1,5 @@
 """What all tests share."""
 
-import functools
 import gc
 import os
 import tempfile
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer.testing
 
 from subspaces.evaluation.environment import commit
 
@@ -39,14 +37,6 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if found := commit():
             patch.setenv("SUBSPACES_COMMIT", found)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _a_command_line_that_is_built_once() -> Iterator[None]:
-    """Spare the many commands that tests type the making of all commands and their options, which is most of each."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
         yield
 
 

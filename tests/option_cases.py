@@ -88,7 +88,7 @@ def output(table: bool = True) -> dict[str, Row]:
         "data": Row("--data there", "data", Path("there")),
         "out": Row("--out other", "out", Path("other")),
         "quiet": Row("--quiet", "show", "quiet"),
-        "as_json": Row("--json", "show", "quiet" if table else "json"),
+        "json": Row("--json", "show", "quiet" if table else "json"),
         "tensorboard": Row("--no-tensorboard", "tensorboard", False),
         **({"runs": Row("--runs other", "runs", Path("other")), "dry_run": Row("--dry-run", None)} if table else {}),
     }
@@ -143,7 +143,7 @@ COMMANDS = {
             "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
             "trust": Row("--trust", "trust", True),
             "quiet": Row("--quiet", "progress", False),
-            "as_json": Row("--json", "progress", False),
+            "json": Row("--json", "progress", False),
         },
         ("runs",),
     ),
@@ -192,6 +192,21 @@ COMMANDS = {
             "dropout_passes": PASSES,
         },
     ),
+    "study grid": Command(
+        "subspaces.experiments.studies.setting:run",
+        [*ALL, *LISTS, "--over", "batch", "--values", "16"],
+        {
+            **output(),
+            "seeds": SEEDS,
+            "over": Row("--over epochs", "epochs", [16], also=("batch",)),
+            "values": Row("--values 8 64", "batch", [8, 64]),
+            "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
+            "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
+            "by": Row("--by nll", "by", "nll"),
+            "ensembles": ENSEMBLES,
+            "dropout_passes": PASSES,
+        },
+    ),
     "study integral": Command(
         "subspaces.experiments.studies.setting:run",
         ALL,
@@ -218,7 +233,7 @@ COMMANDS = {
         ("recipe",),
     ),
     "reproduce": Command(
-        "subspaces.experiments.paper.reproduce:run",
+        "subspaces.cli.reproduce:run",
         ["along", "--json"],
         {
             **{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")},
@@ -278,7 +293,7 @@ COMMANDS = {
     ),
 }
 ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
-    "recipes": {"name", "as_json"},
+    "recipes": {"name", "json"},
     "check": {"runs", "quiet"},
     "data list": set(),
     "data get": {"quiet"},
@@ -286,9 +301,9 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     **{
         name: {"code"}
         for name, command in COMMANDS.items()
-        if command.calls.startswith(("subspaces.experiments.studies", "subspaces.experiments.paper"))
+        if command.calls.startswith("subspaces.experiments.studies")
     },
     **{name: {"code"} for name in ("train", "evaluate", "export")},
-    "reproduce": {"scale", "on", "dry_run", "quiet", "as_json"},
-    "select": {"code", "as_json", "out"},
+    "reproduce": {"scale", "on", "dry_run", "quiet", "json"},
+    "select": {"code", "json", "out"},
 }

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
+from commands import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import GroupAnswer
 from subspaces.experiments import data, demo

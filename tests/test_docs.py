@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-import typer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 import subspaces as ss
 from subspaces import evaluation, networks
-from subspaces.cli import app
+from subspaces.cli import build
 from subspaces.experiments import methods, training
 from subspaces.experiments.paper import FIGURES
 
@@ -27,7 +26,7 @@ PAGES = (
     *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "docs/cluster.md"),
     *("docs/scale.md", "docs/parameters.md", "results/README.md"),
 )
-COMMAND = typer.main.get_command(app)
+COMMAND = build()
 
 
 def text_of(name: str) -> str:
@@ -165,9 +164,9 @@ def commands() -> list[str]:
 def test_the_commands_exist_with_these_options(line: str) -> None:
     command: Any = COMMAND
     _, *given = shlex.split(line, comments=True)
-    while hasattr(command, "commands"):
+    while command.commands:
         command = command.commands[given.pop(0)]
-    known = {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+    known = set(command._option_string_actions)
     assert {word for word in given if word.startswith("-")} <= known
 
 

@@ -61,7 +61,7 @@ def violations(where: str, names: list[str]) -> list[str]:
         if top == "subspaces":
             if rest.partition(".")[0] not in KNOWS[where] | BASE | {where}:
                 wrong.append(name)
-        elif top == "typer" and where != "cli":
+        elif top == "argparse" and where != "cli":
             wrong.append(name)
     return wrong
 
@@ -148,8 +148,8 @@ def test_printing_is_noticed():
         ("core", "def f():\n    import subspaces.cli", ["subspaces.cli"]),
         ("core", "import subspaces", ["subspaces"]),
         ("core", "from subspaces.unheard import of", ["subspaces.unheard.of"]),
-        ("core", "import typer", ["typer"]),
-        ("cli", "import typer\nfrom subspaces.experiments import demo", []),
+        ("core", "import argparse", ["argparse"]),
+        ("cli", "import argparse\nfrom subspaces.experiments import demo", []),
         ("networks", "from subspaces.networks import small\nimport torch", []),
         ("networks", "from subspaces.core.shapes import Line", ["subspaces.core.shapes.Line"]),
     ],

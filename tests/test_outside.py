@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import CliRunner, Result
 from processes import Worker, types
 from torch import nn
-from typer.testing import CliRunner, Result
 
 import subspaces as ss
 from subspaces import cli
@@ -124,12 +124,16 @@ def install(folder: Path, **modules: str) -> None:
         (folder / f"{name}.py").write_text(text)
 
 
-def test_an_installed_package_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_installed_package_that_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     install(tmp_path, more="raise RuntimeError('not\\ntoday')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "argv", ["subspaces", "recipes"])
-    with pytest.raises(SystemExit, match=r"error: more-methods \(more = 'more'\) .*: not today; mend it"):
+    with pytest.raises(SystemExit, match="2"):
         cli.main()
+    said = capsys.readouterr().err
+    assert said == "error: more-methods (more = 'more') failed to import: not today; fix or uninstall it\n"
 
 
 class Caller:
@@ -171,7 +175,7 @@ def measured(caller: Caller) -> tuple[str, str]:
 
 def test_an_installed_package_adds_to_the_help(caller: Caller):
     shown = re.sub(r"[│ ]+", " ", caller("train", "--help"))
-    assert "--last-epochs <int> How many epochs are averaged. For polyak." in shown
+    assert "--last-epochs INT How many epochs are averaged. For polyak." in shown
     shown = re.sub(r"[│ ]+", " ", caller("evaluate", "--help"))
     for answer in ANSWERS.values():
         assert f"{answer.name}: {answer.meaning}" in shown

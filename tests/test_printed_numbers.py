@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import CliRunner, Result
 from pretended import drawn, made
-from typer.testing import CliRunner, Result
 
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Choice, Row
 from subspaces.experiments.training import RECIPES, Run

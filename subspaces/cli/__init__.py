@@ -1,99 +1,67 @@
-"""The command line: the only place that reads arguments and prints."""
+"""The command line: the only place that parses arguments or prints."""
 
 import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Annotated
 
-import typer
-
-from subspaces.cli import (
-    check,
-    data,
-    demo,
-    evaluate,
-    export,
-    plot,
-    predict,
-    recipes,
-    report,
-    reproduce,
-    select,
-    study,
-    train,
-)
-from subspaces.cli.errors import Group, check_processes
-from subspaces.cli.options import Several, complete
+from subspaces.cli import errors
+from subspaces.cli.parser import Parser, importable
 from subspaces.core.memory import keep_memory
 
-__all__ = ["app", "build", "main"]
+__all__ = ["build", "main"]
+
+COMMANDS = (  # the modules, in the order of the help
+    *("demo", "train", "evaluate", "select", "study", "reproduce"),
+    *("export", "predict", "plot", "report", "check", "recipes", "data"),
+)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def build() -> Parser:
+    """Return the parser of all commands, with an option for every field of every method that there is by now."""
+    parser = Parser(
+        prog="subspaces",
+        description="One training run, a whole family of networks: lines, curves and simplexes in weight space.",
+    )
+    parser.add_argument("--version", action="store_true", help="Print the version and exit.")
+    commands = parser.add_commands()
+    for name in COMMANDS:
+        import_module(f"subspaces.cli.{name}").add(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit."""
+    keep_memory()
+    sys.exit(errors.guarded(partial(_run, sys.argv[1:] if arguments is None else list(arguments))))
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments == ["--version"]:
         from subspaces.version import __version__
 
-        typer.echo(f"subspaces {__version__}")
-        raise typer.Exit
+        print(f"subspaces {__version__}")
+        return 0
+    _load_plugins()
+    parser = build()
+    options = parser.parse(arguments)
+    function = getattr(options, "function", None)
+    if function is None:  # no command, or a group of commands alone
+        options.parser.print_help()
+        return 2
+    errors.check_processes(options.command)
+    with importable(getattr(options, "code", None)):
+        return int(function(options) or 0)
 
 
-def options(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
-    ] = False,
-) -> None:
-    """Read the options that come before a command."""
-    check_processes(context.invoked_subcommand)
-
-
-def build() -> typer.Typer:
-    """Return the command line, with an option for every field of every method that there is by now."""
-    built = typer.Typer(
-        cls=Group,
-        help="One training run, a whole family of networks: lines, curves and simplexes in weight space.",
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-    )
-    built.callback()(options)
-    built.command()(demo.demo)
-    built.command(cls=Several)(complete(train.train))
-    built.command(cls=Several)(complete(evaluate.evaluate))
-    built.command()(complete(select.select))
-    built.command(cls=Several)(complete(study.compare))
-    built.command(cls=Several)(complete(reproduce.reproduce))
-    built.command(cls=Several)(export.export)
-    built.command()(predict.predict)
-    plot.describe()
-    for command in (plot.plot, report.report, check.check, recipes.recipes):
-        built.command()(command)
-    built.add_typer(study.build(), name="study")
-    built.add_typer(data.app, name="data")
-    return built
-
-
-app = build()
-
-
-def main() -> None:
-    """Run the command line."""
-    keep_memory()
-    add_from_packages()
-    build()()
-
-
-def add_from_packages() -> None:
-    """Import what other installed packages add: methods, recipes, metrics, answers, tasks.
-
-    A package names the module in its pyproject.toml, and it is imported before all else; one that fails is an error of
-    one line:
-
-        [project.entry-points.subspaces]
-        mine = "my_package.my_methods"
-    """
+def _load_plugins() -> None:
+    """Import the modules that installed packages name as entry points of "subspaces"; they add methods and the like."""
     for point in entry_points(group="subspaces"):
         try:
             point.load()
         except Exception as error:
-            said = " ".join(str(error).split()) or type(error).__name__
             package = f"{point.dist.name if point.dist else 'a package'} ({point.name} = {point.value!r})"
-            sys.exit(f"error: {package} cannot add to subspaces: {said}; mend it, or uninstall it")
+            raise errors.UsageError(
+                f"{package} failed to import: {error or type(error).__name__}; fix or uninstall it"
+            ) from error

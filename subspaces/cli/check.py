@@ -1,35 +1,34 @@
 """`subspaces check`."""
 
+import argparse
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from subspaces.cli import printing
-from subspaces.cli.shared import Quiet
+from subspaces.cli import parser, printing
+from subspaces.experiments.evaluating.integrity import checked
 
 
-def check(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="A run folder, or a folder of run folders.", show_default=False)
-    ],
-    quiet: Quiet = False,
-) -> None:
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, check)
+    text = "A run folder, or a folder of run folders."
+    command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help=text)
+    parser.add_output(command)
+
+
+def check(options: argparse.Namespace) -> int:
     """Check that run folders are as they were written: every file against its checksum, and against each other.
 
     Says what is wrong and what to do about it; the exit code is 1 if something is.
 
     Example: subspaces check runs
     """
-    from subspaces.experiments.evaluating.integrity import checked
-
     wrong = 0
-    for folder in runs:
+    for folder in options.runs:
         for path, problems in checked(folder):
             for problem in problems:
                 printing.echo(f"wrong: {problem}")
-            if not problems and not quiet:
+            if not problems and not options.quiet:
                 printing.echo(f"whole: {path}")
             wrong += len(problems)
-    if wrong:
-        raise typer.Exit(1)
+    return 1 if wrong else 0

@@ -1,28 +1,29 @@
 """`subspaces data list | get | check`."""
 
-from typing import Annotated
+import argparse
+from typing import Any
 
-import typer
-
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT
-from subspaces.cli.shared import Data, Quiet, data_names
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import bars
 from subspaces.experiments import data as sets
 from subspaces.experiments.training.display import progress_bar
 from subspaces.text import nearest
 
-app = typer.Typer(help="List, fetch and check data sets.", no_args_is_help=True)
-Name = Annotated[
-    str,
-    typer.Argument(help="The data set: see `subspaces data list`.", autocompletion=data_names),
-]
+
+def add(commands: Any) -> None:
+    """Add the commands."""
+    group = parser.add_group(commands, "data", "List, fetch and check data sets.")
+    parser.add_command(group, list_, name="list")
+    fetch, check_ = parser.add_command(group, get), parser.add_command(group, check)
+    for command in (fetch, check_):
+        command.add_argument("name", metavar="NAME", help="The data set: see `subspaces data list`.")
+        parser.add_data(command, code=False)
+    parser.add_output(fetch)
 
 
-@app.command("list")
-def list_() -> None:
+def list_(options: argparse.Namespace) -> None:
     """List the data sets, with their size and licence."""
     caption = "`subspaces data get NAME` fetches one from its publisher"
     table = printing.table("data set", "what it is", "size", "licence", caption=caption, names="data set")
@@ -31,32 +32,32 @@ def list_() -> None:
     printing.show(table)
 
 
-@app.command()
-def get(name: Name, data: Data = ROOT, quiet: Quiet = False) -> None:
+def get(options: argparse.Namespace) -> None:
     """Fetch a data set from its publisher, check it against the published checksums and unpack it.
 
     Files that are there and right are left alone, so the same command again fetches what is missing.
     """
+    name = options.name
     _check_name(name)
-    if quiet:
-        sets.get(name, data)
+    if options.quiet:
+        sets.get(name, options.data)
     else:
         with bars(True) as progress:
-            sets.get(name, data, progress)
-    printing.echo(sets.describe(name, data))
+            sets.get(name, options.data, progress)
+    printing.echo(sets.describe(name, options.data))
 
 
-@app.command()
-def check(name: Name, data: Data = ROOT) -> None:
+def check(options: argparse.Namespace) -> int:
     """Say what is there of a data set, and what is wrong with it; the exit code is 1 if something is."""
+    name, data = options.name, options.data
     _check_name(name)
     with progress_bar("bar") as progress:
         problems = sets.check(name, data, progress)
     for problem in problems:
         printing.echo(f"wrong: {problem}")
-    if problems:
-        raise typer.Exit(1)
-    printing.echo(sets.describe(name, data))
+    if not problems:
+        printing.echo(sets.describe(name, data))
+    return 1 if problems else 0
 
 
 def _check_name(name: str) -> None:

@@ -1,41 +1,44 @@
 """`subspaces demo`."""
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
-import typer
+import torch
 
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.shared import Quiet, out_option
+from subspaces.errors import ArgumentError
 from subspaces.evaluation import statistics
-
-if TYPE_CHECKING:
-    from subspaces.evaluation.group_answers import GroupAnswer
-    from subspaces.experiments.demo import Setting
+from subspaces.evaluation.group_answers import GroupAnswer
+from subspaces.experiments import demo as study
 
 
-def demo(
-    out: Annotated[Path, out_option("The folder for the runs and the report.", "DIR")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(min=1, help="How many times everything is trained.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs for each network and each line.")] = 60,
-    label_noise: Annotated[float, typer.Option(min=0, max=0.99, help="Fraction of random training labels.")] = 0.4,
-    quiet: Quiet = False,
-) -> None:
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, demo)
+    for name, type_, text in (
+        ("seeds", int, "How many times everything is trained."),
+        ("epochs", int, "Epochs for each network and each line."),
+        ("label_noise", float, "Fraction of random training labels."),
+    ):
+        default = getattr(study.Setting, name)
+        option, metavar = f"--{name.replace('_', '-')}", type_.__name__.upper()
+        command.option(option, type=type_, metavar=metavar, default=default, help=f"{text} Default: {default}.")
+    parser.add_output(command, Path("demo"), "The folder for the runs and the report.")
+
+
+def demo(options: argparse.Namespace) -> None:
     """Train networks and lines on scikit-learn's digits, compare them and write a report.
 
     What is in the folder already is not trained again.
     """
-    import torch
-
-    from subspaces.experiments import demo as study
-
-    if out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"{out} is a file", param_hint="--out")
     torch.set_num_threads(1)  # the networks are so small that more threads only wait for each other
-    with usage("seeds", "epochs", "label_noise"):
-        setting = study.Setting(seeds=seeds, epochs=epochs, label_noise=label_noise)
-    result = study.run(setting, out, "quiet" if quiet else "bar")
+    with usage("seeds", "epochs", "label_noise", "out"):
+        setting = study.Setting(seeds=options.seeds, epochs=options.epochs, label_noise=options.label_noise)
+        if options.out.exists() and not options.out.is_dir():
+            raise ArgumentError(f"out={options.out}: it is a file, expected a folder")
+    result = study.run(setting, options.out, "quiet" if options.quiet else "bar")
     _show(result.answers, setting)
     for sentence in study.findings(result.answers):
         printing.echo(f"- {sentence}")
@@ -47,7 +50,7 @@ def demo(
         printing.echo(f"The report: {result.report.resolve()}")
 
 
-def _show(answers: "dict[str, GroupAnswer]", setting: "Setting") -> None:
+def _show(answers: dict[str, GroupAnswer], setting: study.Setting) -> None:
     """Print the table of the demo."""
     numbers = ("accuracy %", "ECE %", "trained", "at test")
     table = printing.table(

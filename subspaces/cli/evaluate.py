@@ -1,31 +1,17 @@
 """`subspaces evaluate`."""
 
+import argparse
 import dataclasses
 import math
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, corruption_names, one_of, with_fields
-from subspaces.cli.shared import (
-    EXECUTION,
-    Code,
-    Data,
-    Quiet,
-    RunFolders,
-    Trust,
-    check_output,
-    completing,
-    data_names,
-    json_option,
-    option,
-)
 from subspaces.errors import ArgumentError
+from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.files import to_json
 from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
@@ -36,106 +22,105 @@ from subspaces.experiments.evaluating.run_subject import known_data
 from subspaces.experiments.training import Execution, Run
 from subspaces.reports import table
 
-OWN = ("grid", "through", "corruptions", "outliers")  # which are typed in another way
-FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in (*OWN, "precision"))
+OWN = ("grid", "through", "corruptions", "outliers", "precision")  # options that are not made from the field
+FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in OWN)
 TYPED = {"through": "plane-through", "seed": "corruption-seed"}
-DEVICE = ("device", "precision", "workers")
 
 
-@with_fields(Execution, EXECUTION, only=DEVICE)
-@with_fields(Settings, EXECUTION, only=FIELDS)
-def evaluate(
-    runs: RunFolders,
-    grid: Annotated[
-        tuple[float, float, float] | None,
-        option(
-            "Points of a line or curve: --grid 0 1 0.05 is from 0 to 1 in steps of 0.05, as by default. "
-            "They may lie off the ends, and each comes with its opposite 1 - alpha.",
-            "FROM TO STEP",
-            POINTS_PANEL,
-        ),
-    ] = None,
-    plane_through: Annotated[
-        list[str] | None,
-        option(
-            "A plane through the midpoint of another run. Once: with the run's own ends; twice: with its midpoint; or "
-            "three times.",
-            "RUN",
-            PLANE_PANEL,
-        ),
-    ] = None,
-    corruptions: Annotated[
-        list[str] | None,
-        option(
-            "Also measure on corrupted test images: --corruptions fog snow; all for the usual fifteen; or extra, which "
-            "adds the four that are kept for validation.",
-            "NAME...",
-            SHIFT_PANEL,
-            callback=one_of(corruption_names()),
-            autocompletion=completing(corruption_names),
-        ),
-    ] = None,
-    severities: Annotated[
-        list[int] | None, option("How severe, from 1 to 5; by default all: --severities 1 3 5.", "INT...", SHIFT_PANEL)
-    ] = None,
-    corruption_seed: Annotated[
-        int | None, option("Of the noise that is made, and the like; by default 0.", "INT", SHIFT_PANEL)
-    ] = None,
-    outliers: Annotated[
-        list[str] | None,
-        option(
-            "Also measure how well the test images are told from those of another data set, such as mnist.",
-            "NAME...",
-            SHIFT_PANEL,
-            autocompletion=data_names,
-        ),
-    ] = None,
-    data: Data = ROOT,
-    code: Code = None,
-    trust: Trust = False,
-    quiet: Quiet = False,
-    as_json: Annotated[bool, json_option("a line of JSON for each run instead")] = False,
-    **fields: Any,
-) -> None:
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, evaluate)
+    parser.add_runs(command)
+    command.option(
+        "--grid",
+        panel=POINTS_PANEL,
+        nargs=3,
+        type=float,
+        metavar=("FROM", "TO", "STEP"),
+        help="Points of a line or curve: --grid 0 1 0.05 is from 0 to 1 in steps of 0.05, as by default. They may lie "
+        "off the ends, and each comes with its opposite 1 - alpha.",
+    )
+    parser.add_fields(command, Settings, parser.EXECUTION, only=FIELDS)
+    command.option(
+        "--plane-through",
+        panel=PLANE_PANEL,
+        action="append",
+        metavar="RUN",
+        help="A plane through the midpoint of another run. Once: with the run's own ends; twice: with its midpoint; or "
+        "three times.",
+    )
+    command.option(
+        "--corruptions",
+        panel=SHIFT_PANEL,
+        nargs="+",
+        action="extend",
+        type=parser.one_of(("all", EXTRA, *CORRUPTIONS)),
+        metavar="NAME",
+        help="Also measure on corrupted test images: --corruptions fog snow; all for the usual fifteen; or extra, "
+        "which adds the four that are kept for validation.",
+    )
+    numbers: dict[str, dict[str, str]] = {"severities": {"nargs": "+", "action": "extend"}, "corruption-seed": {}}
+    texts = ("Severities, from 1 to 5. Default: all.", "Seed of the noise that is drawn, and the like. Default: 0.")
+    for (name, more), text in zip(numbers.items(), texts, strict=True):
+        command.option(f"--{name}", panel=SHIFT_PANEL, type=int, metavar="INT", help=text, **more)
+    command.option(
+        "--outliers",
+        panel=SHIFT_PANEL,
+        nargs="+",
+        action="extend",
+        metavar="NAME",
+        help="Also measure how well the test images are told from those of other data sets, such as mnist.",
+    )
+    parser.add_data(command, trust=True)
+    parser.add_fields(command, Execution, parser.EXECUTION, only=parser.DEVICE)
+    parser.add_output(command, json="a line of JSON for each run instead")
+
+
+def evaluate(options: argparse.Namespace) -> None:
     """Measure finished runs: points, ensembles, calibration, planes.
 
-    The numbers go to evaluation.json in each run's folder.
-    The same command again continues what was stopped, and measures nothing twice.
+    The numbers go to evaluation.json in each run's folder. The same command again continues what was stopped, and
+    measures nothing twice.
 
     Example: subspaces evaluate runs/* --plane
     """
     with usage(*FIELDS, *OWN, "severities", "corruption_seed", **TYPED):
-        check_output(quiet, as_json)
-        execution = Execution(**{name: fields.pop(name) for name in DEVICE})
-        execution.resolved()  # which refuses what is not there
-        fields["answers"] = fields["answers"] or ()
-        fields |= {} if grid is None else {"grid": _steps(*grid)}
-        fields["outliers"] = [known_data(each) for each in outliers or ()]
-        fields |= {"corruptions": _shifted(corruptions, severities, corruption_seed)}
-        settings = Settings(**fields, through=plane_through or (), precision=execution.precision)
-    how: dict[str, Any] = {"data": data, "execution": execution, "trust": trust}
-    how["command"] = shlex.join(["subspaces", *sys.argv[1:]])
-    records = runs_evaluation.evaluate_runs(runs, settings, progress=not (quiet or as_json), **how)
-    folders = dict.fromkeys(run.resolve() for run in Run.begun(runs))
-    if as_json:
+        execution = parser.device_of(options)
+        fields = {name: value for name, value in parser.given(options, Settings).items() if name in FIELDS}
+        fields |= {} if options.grid is None else {"grid": _steps(*options.grid)}
+        fields["outliers"] = [known_data(each) for each in options.outliers or ()]
+        fields["corruptions"] = _corruptions(options.corruptions, options.severities, options.corruption_seed)
+        settings = Settings(**fields, through=options.plane_through or (), precision=execution.precision)
+    records = runs_evaluation.evaluate_runs(
+        options.runs,
+        settings,
+        progress=not (options.quiet or options.json),
+        data=options.data,
+        execution=execution,
+        trust=options.trust,
+        command=shlex.join(["subspaces", *sys.argv[1:]]),
+    )
+    if options.json:
+        folders = dict.fromkeys(run.resolve() for run in Run.begun(options.runs))
         for folder, record in zip(folders, records, strict=True):
-            typer.echo(to_json(_summary(folder, record)))
-    else:
-        printing.show(table.filled(records))
-        for made in (table.shift_table(records), table.outlier_table(records)):
-            if made.row_count:
-                printing.show(made)
+            print(to_json(_summary(folder, record)))
+        return
+    printing.show(table.filled(records))
+    for made in (table.shift_table(records), table.outlier_table(records)):
+        if made.row_count:
+            printing.show(made)
 
 
-def _shifted(names: list[str] | None, severities: list[int] | None, seed: int | None) -> Corruptions | None:
+def _corruptions(names: list[str] | None, severities: list[int] | None, seed: int | None) -> Corruptions | None:
     """Return the corruptions that are asked for."""
-    more = {"severities": severities or None, "seed": seed}
-    given = {name: value for name, value in more.items() if value is not None}
+    given = {"severities": severities, "corruption_seed": seed}
+    given = {name: value for name, value in given.items() if value is not None}
     if not names:
-        if given:
-            name = {"seed": "corruption_seed"}.get(first := next(iter(given)), first)
-            raise ArgumentError(f"{name}={given[first]}: expected it with --corruptions all, or some of them")
+        for name, value in given.items():
+            raise ArgumentError(f"{name}={value}: expected it with --corruptions all, or some of them")
         return None
+    if "corruption_seed" in given:
+        given["seed"] = given.pop("corruption_seed")
     return Corruptions(names[0] if names in (["all"], [EXTRA]) else names, **given)  # type: ignore[arg-type]
 
 

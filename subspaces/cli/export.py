@@ -1,47 +1,36 @@
 """`subspaces export`."""
 
+import argparse
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Any
 
 from subspaces import api
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT
-from subspaces.cli.shared import EXECUTION, Code, Data, Quiet, Trust, completing, option, out_option
-from subspaces.export.arguments import NAMES
 from subspaces.export.exporting import check_target
 
-POINT = "Point: which networks"
+
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, export)
+    command.add_argument("run", type=Path, metavar="RUN", help="The folder of a finished run.")
+    command.option(
+        "--point",
+        nargs="+",
+        action="extend",
+        metavar="NAME|ALPHA",
+        help="midpoint (default); a point such as 0.3 or 0.2,0.3,0.5; selected: by `subspaces select`; ensemble: all "
+        "vertices, or 0.1 and 0.9 of a line; family: alpha is an input. Several points, --point 0.1 0.9: an ensemble.",
+    )
+    text = "Training batches for batch-norm statistics. Default: all training images."
+    command.option("--statistics-batches", panel=parser.EXECUTION, type=int, metavar="INT", help=text)
+    parser.add_data(command, trust=True)
+    text = "The file: .safetensors, weights alone; .pt2, a program for torch; .onnx, for any runtime."
+    command.option("--out", "-o", panel=parser.OUTPUT, type=Path, metavar="FILE", required=True, help=text)
+    parser.add_output(command)
 
 
-def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.", show_default=False)],
-    out: Annotated[
-        Path,
-        out_option("The file: .safetensors, weights alone; .pt2, a program for torch; .onnx, for any runtime.", "FILE"),
-    ],
-    point: Annotated[
-        list[str] | None,
-        option(
-            "midpoint; a point such as 0.3 or 0.2,0.3,0.5; selected: by `subspaces select`; ensemble: all vertices, or "
-            "0.1 and 0.9 of a line; family: alpha is an input. Several points, --point 0.1 0.9, answer together.",
-            "NAME|ALPHA",
-            POINT,
-            "midpoint",
-            autocompletion=completing(lambda: NAMES),
-        ),
-    ] = None,
-    statistics_batches: Annotated[
-        int | None,
-        option("Training batches for batch-norm statistics; by default all training images.", "INT", EXECUTION),
-    ] = None,
-    data: Data = ROOT,
-    code: Code = None,
-    trust: Trust = False,
-    quiet: Quiet = False,
-) -> None:
+def export(options: argparse.Namespace) -> None:
     """Write a network of a run as one file for production, with a model card beside it.
 
     Batch-norm statistics are made anew from the training images. A program takes images in [0, 1] and returns
@@ -49,11 +38,11 @@ def export(
 
     Example: subspaces export runs/digits-line-… --out pair.onnx --point ensemble
     """
-    chosen = "midpoint" if not point else point[0] if len(point) == 1 else point
+    points = options.point or ["midpoint"]
+    point = points if len(points) > 1 else points[0]
     with usage("point", path="out"):
-        check_target(out)
-    written = api.export(
-        run, out, point=chosen, statistics_batches=statistics_batches, data=data, trust=trust, progress=not quiet
-    )
+        check_target(options.out)
+    how = {"data": options.data, "trust": options.trust, "statistics_batches": options.statistics_batches}
+    written = api.export(options.run, options.out, point=point, progress=not options.quiet, **how)
     printing.echo(f"wrote {written}")
     printing.echo(f"wrote {written}.md")

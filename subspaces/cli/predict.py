@@ -1,22 +1,21 @@
 """`subspaces predict`."""
 
+import argparse
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 
 from subspaces import api
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.shared import Code, Quiet, Trust, completing, option, out_option
 from subspaces.core import storage
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.files import to_json
 from subspaces.export.predicting import Predictions
-from subspaces.text import nearest, printable
+from subspaces.text import one_of, printable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,27 +24,20 @@ FORMATS = ("table", "csv", "json")
 WIDE = 200  # columns of a table in a file
 
 
-def predict(
-    model: Annotated[
-        Path,
-        typer.Argument(metavar="MODEL", help="A file of `subspaces export`.", show_default=False),
-    ],
-    inputs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="INPUT", help="Image files, folders of them at any depth, .npy or .npz arrays.", show_default=False
-        ),
-    ],
-    top: Annotated[int, option("How many of the likeliest classes are shown.", "INT", default=True)] = 1,
-    format: Annotated[
-        str,
-        option("table, csv or json.", "NAME", default=True, autocompletion=completing(lambda: FORMATS)),
-    ] = "table",
-    code: Code = None,
-    trust: Trust = False,
-    out: Annotated[Path | None, out_option("Write to this file instead of the screen.", "FILE")] = None,
-    quiet: Quiet = False,
-) -> None:
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, predict)
+    command.add_argument("model", type=Path, metavar="MODEL", help="A file of `subspaces export`.")
+    text = "Image files, folders of them at any depth, .npy or .npz arrays."
+    command.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help=text)
+    text = "Number of likeliest classes to show. Default: 1."
+    command.option("--top", type=int, metavar="INT", default=1, help=text)
+    command.option("--format", metavar="NAME", default="table", help="table, csv or json. Default: table.")
+    parser.add_code(command, trust=True)
+    parser.add_output(command, None, "Write to this file instead of the screen.", "FILE")
+
+
+def predict(options: argparse.Namespace) -> int:
     """Predict the classes of images with an exported model.
 
     Images may have any size and kind: they are cut to their middle, scaled and given the channels that the model takes.
@@ -54,28 +46,29 @@ def predict(
 
     Example: subspaces predict midpoint.onnx photos --top 3 --format csv
     """
-    with usage("top", "format"):
-        if format not in FORMATS:
-            raise ArgumentError(f"format={format!r}: {nearest(format, FORMATS)}")
+    out, top = options.out, options.top
+    with usage("top", "format", "out"):
+        one_of("format", options.format, FORMATS)
         if top < 1:
             raise ArgumentError(f"top={top}: expected at least 1")
         if out is not None and not out.parent.is_dir():
-            raise ArgumentError(f"--out {out}: there is no folder {out.parent}; make it first")
-    found = api.predict(model, inputs, top=top, trust=trust, progress=not quiet)
+            raise ArgumentError(f"out={out}: there is no folder {out.parent}; make it first")
+    found = api.predict(options.model, options.inputs, top=top, trust=options.trust, progress=not options.quiet)
     for each in found.skipped:
-        typer.echo(printable(f"skipped {each.file}: {each.reason}"), err=True)
-    if format == "json":
+        printing.echo(f"skipped {each.file}: {each.reason}", err=True)
+    if options.format == "json":
         text = _json(found)
     else:
         frame = _frame(found)
-        text = frame.to_csv(index=False, lineterminator="\n") if format == "csv" else _table(frame, out is not None)
+        as_csv = options.format == "csv"
+        text = frame.to_csv(index=False, lineterminator="\n") if as_csv else _table(frame, out is not None)
     if out is not None:
         storage.write(out, text.encode())
-    elif text:
-        typer.echo(text, nl=False)
+    else:
+        print(text, end="")
     if not found.predictions:
-        typer.echo("error: none of the inputs could be read as an image", err=True)
-        raise typer.Exit(1)
+        printing.echo("error: none of the inputs could be read as an image", err=True)
+    return 0 if found.predictions else 1
 
 
 def _frame(found: Predictions) -> "DataFrame":

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from rich import box
 from rich.console import Console, ConsoleOptions
 from rich.markup import escape
@@ -45,7 +44,7 @@ def show(filled: Table, stderr: bool = False) -> None:
 
 def echo(text: str, err: bool = False) -> None:
     """Print one line for people."""
-    typer.echo(printable(text), err=err)
+    print(printable(text), file=sys.stderr if err else sys.stdout)
 
 
 class _Escaped:
@@ -83,7 +82,7 @@ def show_plan(recipes: list[Recipe], folder: Path, as_json: bool) -> None:
     planned = states(recipes, folder)
     if as_json:
         for run, state in planned:
-            typer.echo(json.dumps({"run": run.folder.name, "folder": str(run.folder), "state": state}))
+            print(json.dumps({"run": run.folder.name, "folder": str(run.folder), "state": state}))
         return
     training = sum(state in ("to train", "to continue") for _, state in planned)
     caption = f"{training} of {len(planned)} runs would be trained; nothing was done"

@@ -1,15 +1,14 @@
 """`subspaces recipes`."""
 
+import argparse
 import json
-from typing import Annotated
+from typing import Any
 
-import typer
 from rich.markup import escape
 from rich.table import Table
 
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.shared import json_option, recipe_names
 from subspaces.evaluation.comparing import in_words
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.training import RECIPES, Recipe
@@ -17,19 +16,21 @@ from subspaces.experiments.training.recipe import all_fields
 from subspaces.experiments.training.recipes import find
 
 
-def recipes(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Show all fields of this one.", show_default=False, autocompletion=recipe_names),
-    ] = None,
-    as_json: Annotated[bool, json_option("a line of JSON for each recipe")] = False,
-) -> None:
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, recipes)
+    command.add_argument("name", nargs="?", metavar="NAME", help="Show all fields of this one.")
+    parser.add_output(command, json="a line of JSON for each recipe", quiet=False)
+
+
+def recipes(options: argparse.Namespace) -> None:
     """List the recipes that `subspaces train` knows, or show one of them."""
+    name = options.name
     with usage():
         chosen = [find(name)] if name is not None else list(RECIPES.values())
-    if as_json:
+    if options.json:
         for recipe in chosen:
-            typer.echo(json.dumps(recipe.to_dict()))
+            print(json.dumps(recipe.to_dict()))
     else:
         printing.show(_fields(chosen[0]) if name is not None else _list(chosen))
 

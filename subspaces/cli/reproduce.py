@@ -1,76 +1,43 @@
 """`subspaces reproduce list | NAME…`: the paper's figures."""
 
+import argparse
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
 from rich.markup import escape
 
-from subspaces.cli import printing, shared
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import completing, option
+from subspaces.experiments.paper import SCALES
+from subspaces.experiments.paper.making import Reproduced
+from subspaces.experiments.paper.reproduce import Reproduction, ReproductionPlan, plan, run
+from subspaces.experiments.studies.setting import Setting, states
 from subspaces.experiments.training import Execution
-
-if TYPE_CHECKING:
-    from subspaces.experiments.paper import Reproduced, Reproduction
-    from subspaces.experiments.paper.reproduce import ReproductionPlan
 
 LIST = "list"
 
 
-def _names() -> list[str]:
-    from subspaces.experiments.paper import FIGURES
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, reproduce)
+    text = "Figures of the paper, or all; list, or nothing, says which there are and what is possible here."
+    command.add_argument("names", nargs="*", metavar="NAME", help=text)
+    text = f"{'; '.join(f'{each.name}: {each.meaning}' for each in SCALES.values())}. Default: smoke."
+    command.option("--scale", metavar="NAME", help=text)
+    text = "Only on these networks and their data, such as cifar10."
+    command.option("--on", nargs="+", action="extend", metavar="NAME", help=text)
+    parser.add_seeds(command, "Train everything once for each of these seeds. Default: 0 1 2.")
+    parser.add_data(command, code=False)
+    parser.add_fields(command, Execution, parser.EXECUTION)
+    parser.add_plan(command)
+    text = "The folder for tables, pictures and claims."
+    parser.add_output(command, Path("reproduced"), text, json="everything as one line of JSON instead of tables")
+    parser.add_tensorboard(command)
 
-    return [LIST, "all", *FIGURES]
 
-
-def _scales() -> list[str]:
-    from subspaces.experiments.paper import SCALES
-
-    return list(SCALES)
-
-
-@with_fields(Execution, shared.EXECUTION)
-def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME",
-            help="Figures of the paper, or all; list, or nothing, says which there are and what is possible here.",
-            show_default=False,
-            autocompletion=completing(_names),
-        ),
-    ] = None,
-    scale: Annotated[
-        str | None,
-        option(
-            "smoke: a small network on digits, minutes on a CPU; paper: the paper's own networks, data and epochs.",
-            "NAME",
-            default="smoke",
-            autocompletion=completing(_scales),
-        ),
-    ] = None,
-    on: Annotated[
-        list[str] | None, option("Only on this network and its data, such as cifar10; repeat it for several.", "NAME")
-    ] = None,
-    seeds: Annotated[
-        list[int] | None, option("Train everything once for each of these seeds.", "INT...", default="0 1 2")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show the plan: runs × epochs.", rich_help_panel=shared.OUTPUT)
-    ] = False,
-    data: shared.Data = ROOT,
-    runs: Annotated[
-        Path, option("The folder with the runs; finished ones are not trained again.", "DIR", shared.OUTPUT, True)
-    ] = Path("runs"),
-    out: Annotated[Path, shared.out_option("The folder for tables, pictures and claims.", "DIR")] = Path("reproduced"),
-    quiet: shared.Quiet = False,
-    as_json: Annotated[bool, shared.json_option("everything as one line of JSON instead of tables")] = False,
-    tensorboard: shared.TensorBoard = True,
-    **fields: Any,
-) -> None:
+def reproduce(options: argparse.Namespace) -> None:
     """Reproduce figures of the paper: train and measure what is missing, draw them, and judge what the paper claims.
 
     The plan comes first: runs × epochs. Runs are shared between figures. Each claim holds, does not, or is too noisy to
@@ -78,36 +45,30 @@ def reproduce(
 
     Example: subspaces reproduce along betas --scale paper --data data
     """
-    from subspaces.experiments.paper.reproduce import plan, run
-    from subspaces.experiments.studies.setting import Setting
-
+    listing = options.names in ([], [LIST])
     with usage("out", "seeds", "scale", "on"):
-        shared.check_output(quiet, as_json)
-        show = "quiet" if quiet or as_json else "bar"
-        where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
-        setting = Setting.of(seeds=seeds or None, **where, **fields)
-        listing = names in (None, [], [LIST])
-        scales = _scales() if listing and scale is None else ["smoke" if scale is None else scale]
-        plans = [plan("all" if listing else names or (), one, setting, on or None) for one in scales]
+        where = {name: getattr(options, name) for name in ("seeds", "data", "runs", "out", "tensorboard")}
+        show = "quiet" if options.quiet or options.json else "bar"
+        setting = Setting.of(show=show, **where, **parser.given(options, Execution))
+        scales = list(SCALES) if listing and options.scale is None else [options.scale or "smoke"]
+        plans = [plan("all" if listing else options.names, one, setting, options.on) for one in scales]
     if listing:
-        _list(plans, as_json)
+        _list(plans, options.json)
         return
     (planned,) = plans
-    if dry_run or not as_json:
-        _show_plan(planned, as_json)
-    if not dry_run:
+    if options.dry_run or not options.json:
+        _show_plan(planned, options.json)
+    if not options.dry_run:
         alone = len(planned.plans) == 1
-        made = run(planned, lambda one: None if as_json else _show(one, alone))
-        if as_json:
-            typer.echo(json.dumps(made.summary()))
+        made = run(planned, (lambda one: None) if options.json else partial(_show, whole=alone))
+        if options.json:
+            print(json.dumps(made.summary()))
         else:
             _show_all(made)
 
 
-def _rows(planned: "ReproductionPlan") -> list[dict[str, Any]]:
+def _rows(planned: ReproductionPlan) -> list[dict[str, Any]]:
     """Return what every figure takes on each network and data set, and why it is not possible where it is not."""
-    from subspaces.experiments.studies.setting import states
-
     found = []
     for one, reason in [*((each, None) for each in planned.plans), *planned.obstacles]:
         about: dict[str, Any] = {"figure": one.figure.name, "where": one.figure.where, "shows": one.figure.shows}
@@ -117,12 +78,12 @@ def _rows(planned: "ReproductionPlan") -> list[dict[str, Any]]:
     return found
 
 
-def _list(plans: "list[ReproductionPlan]", as_json: bool) -> None:
+def _list(plans: list[ReproductionPlan], as_json: bool) -> None:
     """List all figures, and what is not possible here."""
     rows = [row for planned in plans for row in _rows(planned)]
     if as_json:
         for row in rows:
-            typer.echo(json.dumps(row))
+            print(json.dumps(row))
         return
     table = printing.table("figure", "in the paper", "shows", names="figure")
     for figure, where, shows in dict.fromkeys((row["figure"], row["where"], row["shows"]) for row in rows):
@@ -132,14 +93,12 @@ def _list(plans: "list[ReproductionPlan]", as_json: bool) -> None:
     _tell_obstacles(plans)
 
 
-def _show_plan(planned: "ReproductionPlan", as_json: bool) -> None:
+def _show_plan(planned: ReproductionPlan, as_json: bool) -> None:
     """Print what would be trained, figure by figure, and all together, with every run once."""
-    from subspaces.experiments.studies.setting import states
-
     rows = _rows(planned)
     total = sum(state in ("to train", "to continue") for _, state in states(planned.recipes, planned.setting.runs))
     if as_json:
-        typer.echo(json.dumps({"figures": rows, "total": {"runs": len(planned.recipes), "left": total}}))
+        print(json.dumps({"figures": rows, "total": {"runs": len(planned.recipes), "left": total}}))
         return
     numbers = ("runs × epochs", "to train")
     table = printing.table("figure", "in the paper", "on", *numbers, names="figure", numbers=numbers)
@@ -152,14 +111,14 @@ def _show_plan(planned: "ReproductionPlan", as_json: bool) -> None:
     _tell_obstacles([planned])
 
 
-def _tell_obstacles(plans: "list[ReproductionPlan]") -> None:
+def _tell_obstacles(plans: list[ReproductionPlan]) -> None:
     """Say once for each network and data set what is missing."""
     found = {each.plan.setup.name: each.reason for planned in plans for each in planned.obstacles}
     for setup, reason in found.items():
         printing.echo(f"not possible here, on {setup}: {reason}")
 
 
-def _show(made: "Reproduced", whole: bool) -> None:
+def _show(made: Reproduced, whole: bool) -> None:
     """Show a figure as soon as it is made: its claims, and if it is the only one the tables that they stand on."""
     for table in made.tables() if whole else made.tables()[:1]:
         printing.show_table(table)
@@ -168,7 +127,7 @@ def _show(made: "Reproduced", whole: bool) -> None:
         printing.echo(reason, err=True)
 
 
-def _show_all(made: "Reproduction") -> None:
+def _show_all(made: Reproduction) -> None:
     """Show all claims, where there are several figures, and how to read them."""
     if len(made.figures) > 1:
         printing.show_table(made.tables()[0])

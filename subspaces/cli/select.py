@@ -1,18 +1,15 @@
 """`subspaces select`."""
 
+import argparse
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.markup import escape
 
 from subspaces import api
-from subspaces.cli import printing
+from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.cli.options import ROOT, with_fields
-from subspaces.cli.shared import EXECUTION, Code, Data, Trust, completing, json_option, option, out_option
-from subspaces.core.selection.criteria import CRITERIA
 from subspaces.core.selection.selection import shown
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.files import to_json
@@ -21,99 +18,63 @@ from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution
 from subspaces.export.exporting import check_target
 
-DEVICE = ("device", "precision", "workers")
-DOMAIN = "The new domain"
-CHOICE = "The choice"
+DOMAIN = "domain: the images to choose for"
+CHOICE = "choice"
 
 
-@with_fields(Execution, EXECUTION, only=DEVICE)
-def select(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    corruption: Annotated[
-        str | None,
-        option(
-            f"Spoil the run's test images, as ImageNet-C does: {', '.join(CORRUPTIONS)}.",
-            "NAME",
-            DOMAIN,
-            autocompletion=completing(lambda: CORRUPTIONS),
-        ),
-    ] = None,
-    severity: Annotated[int, option("How much, from 1 to 5.", "INT", DOMAIN, True)] = 3,
-    images: Annotated[
-        Path | None,
-        option(
-            "Other images instead: an .npz file with images (uint8) and labels, or a folder with images.npy and "
-            "labels.npy.",
-            "PATH",
-            DOMAIN,
-        ),
-    ] = None,
-    examples: Annotated[
-        int, option("Choose on so many, drawn at random; the others are measured.", "INT", CHOICE, True)
-    ] = 100,
-    by: Annotated[
-        str,
-        option(
-            "nll, accuracy, or entropy, which looks at no labels.",
-            "NAME",
-            CHOICE,
-            True,
-            autocompletion=completing(lambda: CRITERIA),
-        ),
-    ] = "nll",
-    per: Annotated[
-        str, option("One point for the network, or one for each layer.", "network|layer", CHOICE, True)
-    ] = "network",
-    statistics_batches: Annotated[
-        int, option("Training batches for the batch-norm statistics of a point.", "INT", CHOICE, True, min=1)
-    ] = 100,
-    seed: Annotated[int, option("Of the examples that are drawn.", "INT", CHOICE, True, min=0, max=2**32 - 1)] = 0,
-    out: Annotated[
-        Path | None,
-        out_option("Also export the chosen network: FILE.safetensors, .pt2 or .onnx, with a card.", "FILE"),
-    ] = None,
-    data: Data = ROOT,
-    code: Code = None,
-    trust: Trust = False,
-    as_json: Annotated[bool, json_option("a line of JSON instead")] = False,
-    **fields: Any,
-) -> None:
+def add(commands: Any) -> None:
+    """Add the command."""
+    command = parser.add_command(commands, select)
+    command.add_argument("run", type=Path, metavar="RUN", help="The folder of a finished run.")
+    text = f"Corrupt the run's test images, as ImageNet-C does: {', '.join(CORRUPTIONS)}."
+    command.option("--corruption", panel=DOMAIN, metavar="NAME", help=text)
+    command.option("--severity", panel=DOMAIN, type=int, metavar="INT", default=3, help="From 1 to 5. Default: 3.")
+    text = "Other images: an .npz file with images (uint8) and labels, or a folder with images.npy and labels.npy."
+    command.option("--images", panel=DOMAIN, type=Path, metavar="PATH", help=text)
+    for name, default, text in (
+        ("examples", 100, "Number of examples to select on, drawn at random; the others are measured."),
+        ("statistics-batches", 100, "Training batches for the batch-norm statistics of a point."),
+        ("seed", 0, "Seed of the examples that are drawn."),
+    ):
+        shown = f"{text} Default: {default}."
+        command.option(f"--{name}", panel=CHOICE, type=int, metavar="INT", default=default, help=shown)
+    text = "nll, accuracy, or entropy, which looks at no labels. Default: nll."
+    command.option("--by", panel=CHOICE, metavar="NAME", default="nll", help=text)
+    text = "One point for the network, or one for each layer. Default: network."
+    command.option("--per", panel=CHOICE, metavar="network|layer", default="network", help=text)
+    parser.add_data(command, trust=True)
+    parser.add_fields(command, Execution, parser.EXECUTION, only=parser.DEVICE)
+    text = "Also export the chosen network: FILE.safetensors, .pt2 or .onnx, with a card."
+    parser.add_output(command, None, text, "FILE", json="a line of JSON instead", quiet=False)
+
+
+def select(options: argparse.Namespace) -> None:
     """Choose the point of a finished run for a new domain, on a few labelled images of it.
 
     The midpoint is left only where a gain is certain. The choice goes to selection.json in the run's folder.
 
     Example: subspaces select runs/cifar10-line-* --corruption fog --severity 3 --examples 100
     """
-    with usage("corruption", "severity", "images", "examples", "by", "per"):
-        run_selection.check(corruption, severity, images, examples, by, per)
-        execution = Execution(**{name: fields.pop(name) for name in DEVICE})
-        execution.resolved()  # which refuses what is not there
+    names = ("corruption", "severity", "images", "examples", "by", "per", "statistics_batches", "seed")
+    chosen = {name: getattr(options, name) for name in names}
+    with usage(*names):
+        run_selection.check(*(chosen[name] for name in names[:6]))
+        execution = parser.device_of(options)
     with usage(path="out"):
-        if out is not None:
-            check_target(out)
-    found = run_selection.select_run(
-        run,
-        corruption=corruption,
-        severity=severity,
-        images=images,
-        examples=examples,
-        by=by,
-        per=per,
-        statistics_batches=statistics_batches,
-        seed=seed,
-        data=data,
-        execution=execution,
-        trust=trust,
-    )
-    if out is not None:
-        api.export(run, out, point="selected", data=data, trust=trust, progress=not as_json)
-    if as_json:
-        typer.echo(to_json({"run": str(run), **dataclasses.asdict(found)}))
-    else:
-        _show(found)
-        if out is not None:
-            printing.echo(f"wrote {out}")
-            printing.echo(f"wrote {out}.md")
+        if options.out is not None:
+            check_target(options.out)
+    where: dict[str, Any] = {"data": options.data, "trust": options.trust}
+    with usage(*names):
+        found = run_selection.select_run(options.run, **chosen, execution=execution, **where)
+    if options.out is not None:
+        api.export(options.run, options.out, point="selected", progress=not options.json, **where)
+    if options.json:
+        print(to_json({"run": str(options.run), **dataclasses.asdict(found)}))
+        return
+    _show(found)
+    if options.out is not None:
+        printing.echo(f"wrote {options.out}")
+        printing.echo(f"wrote {options.out}.md")
 
 
 def _show(found: RunSelection) -> None:

@@ -49,7 +49,6 @@ def warm_up(home: Path) -> None:
     for name in [name for name in os.environ if name.startswith("XDG_")]:
         del os.environ[name]
     import torch
-    import typer
 
     import subspaces
 
@@ -62,8 +61,7 @@ def warm_up(home: Path) -> None:
             importlib.import_module(module.name)
     importlib.import_module("subspaces.experiments.data").load("digits")  # which a process reads once
     cli = importlib.import_module("subspaces.cli")
-    cli.app = typer.main.get_command(cli.app)  # which every call would make anew
-    cli.build = lambda: cli.app
+    cli.build()
     gc.collect()
     gc.freeze()  # pages that nobody touches are shared
 

@@ -5,10 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 
 runner = CliRunner()
 
@@ -26,7 +26,7 @@ runner = CliRunner()
 def test_help(command: list[str]) -> None:
     result = runner.invoke(app, [*command, "--help"])
     assert result.exit_code == 0
-    assert "Usage" in result.output
+    assert "usage: subspaces" in result.output
 
 
 def test_the_help_lists_all_commands() -> None:
@@ -37,14 +37,14 @@ def test_the_help_lists_all_commands() -> None:
 
 def test_the_help_of_the_studies_lists_them_all() -> None:
     output = runner.invoke(app, ["study", "--help"]).output
-    assert all(f" {study} " in output for study in ("instability", "integral", "noise"))
+    assert all(f" {study}" in output for study in ("instability", "integral", "noise"))
 
 
 @pytest.mark.parametrize("command", [[], ["data"]], ids=" ".join)
 def test_no_command_is_wrong_and_shows_the_help(command: list[str]) -> None:
     result = runner.invoke(app, command)
     assert result.exit_code == 2
-    assert "Commands" in result.output
+    assert "commands:" in result.output
     assert "error" not in result.output
 
 
@@ -60,7 +60,7 @@ def test_every_command_that_builds_networks_takes_a_folder_of_code(command: str,
     for folder in (tmp_path / "nowhere", Path(__file__)):
         result = runner.invoke(app, [*command.split(), "--code", str(folder)])
         assert result.exit_code == 2
-        assert f"'--code': there is no folder '{folder}'" in result.stderr
+        assert f"--code: there is no folder '{folder}'" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_every_command_that_builds_networks_takes_a_folder_of_code(command: str,
         (["demo", "--out", __file__], "is a file"),
         (["demo", "--seeds", "0"], "--seeds"),
         (["demo", "--label-noise", "2"], "--label-noise"),
-        (["demos"], "Did you mean 'demo'?"),
+        (["demos"], "did you mean 'demo'?"),
         (["banana"], "see `subspaces --help`"),
-        (["data", "gte", "mnist"], "Did you mean 'get'?"),
+        (["data", "gte", "mnist"], "did you mean 'get'?"),
         (["--versoin"], "did you mean '--version'?"),
     ],
 )
@@ -88,11 +88,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     command = f"{sys.executable} -m subspaces recipes --json | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
-
-
-def test_a_context_is_raised_to_those_who_call_the_app_themselves() -> None:
-    with pytest.raises(Exception, match="No such command"):
-        app(["banana"], standalone_mode=False)
 
 
 ASKED = """

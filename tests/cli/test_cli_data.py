@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from commands import CliRunner, Result
 
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.data import SOURCES
 
 

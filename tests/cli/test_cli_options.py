@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
+from commands import CliRunner, Result
 from option_cases import COMMANDS, ELSEWHERE, FIELDS, Command, Row
-from typer.testing import CliRunner, Result
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import build, main
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import demo
 from subspaces.experiments.training import RECIPES, Run
@@ -32,13 +31,12 @@ WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 ROWS = [(name, option) for name, command in COMMANDS.items() for option in command.rows]
 
 
-COMMAND = typer.main.get_command(app)  # which takes a while
 Call = tuple[dict[str, Any] | None, int, str]
 """What the call below was made with, None if it was not; the exit code, and what was said on standard error."""
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, prog_name="subspaces", env=WIDE)
+    return CliRunner().invoke(main, arguments, env=WIDE)
 
 
 class Reached(BaseException):
@@ -60,7 +58,7 @@ def run(name: str, *arguments: str) -> Call:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), redirect_stderr(said):
         patch.setattr(place, function, pretend)
         with pytest.raises((Reached, SystemExit)) as ended:
-            COMMAND.main([*name.split(), *arguments], prog_name="subspaces")
+            main([*name.split(), *arguments])
     return (seen[0] if seen else None), getattr(ended.value, "code", 0), said.getvalue()
 
 
@@ -130,14 +128,14 @@ def test_an_option_arrives_and_changes_nothing_else(name: str, option: str) -> N
 def commands(group: Any, path: str = "") -> Iterator[tuple[str, set[str]]]:
     """Every command with the names of its parameters."""
     for name, command in group.commands.items():
-        if hasattr(command, "commands"):
+        if command.commands:
             yield from commands(command, f"{path}{name} ")
         else:
-            yield f"{path}{name}", {param.name for param in command.params} - {"help"}
+            yield f"{path}{name}", {action.dest for action in command._actions} - {"help"}
 
 
 def test_every_option_of_every_command_has_a_row() -> None:
-    found = {name: each - FIELDS if name != "train" else each for name, each in commands(COMMAND)}
+    found = {name: each - FIELDS if name != "train" else each for name, each in commands(build())}
     listed = {name: {*command.rows, *command.arguments} for name, command in COMMANDS.items()}
     for name, more in ELSEWHERE.items():
         listed[name] = listed.get(name, set()) | more
@@ -180,7 +178,7 @@ def test_a_command_plans_what_the_call_plans(
         monkeypatch.setattr(importlib.import_module(f"subspaces.experiments.studies.{name}"), "run", plans.append)
     function()
     with pytest.raises((SystemExit, AttributeError)):  # there is no result to show
-        COMMAND.main(command)
+        main(command)
     call, typed = plans
     assert typed == replace(call, setting=replace(call.setting, data=Path("data")))
 

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import CliRunner
 from processes import Pause, Worker
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.training import Run, run_files
 from subspaces.reports.figures import KINDS
 
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_one_line(line, tmp_path: Path):
         (["along", other], 1, "has no evaluation.json: run `subspaces evaluate"),
         (["along", str(tmp_path)], 1, "is not a run folder"),
         (["shift-along", line], 1, "was not measured on shifted data: evaluate it with corruptions"),
-        (["along"], 2, "Missing argument"),
+        (["along"], 2, "are required: RUN"),
     ):
         result = runner.invoke(app, ["plot", *arguments])
         assert result.exit_code == code, arguments

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner
 from processes import Pause, Worker
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.core import memory
 from subspaces.experiments import data
 

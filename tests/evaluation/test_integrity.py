@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import CliRunner
 from evaluation_cases import evaluate
 from helpers import resealed
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.training import Run
 
 Runs = Callable[..., list[Path]]

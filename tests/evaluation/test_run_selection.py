@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import retrained
 import torch
+from commands import CliRunner
 from safetensors.torch import load_file
 from torch.nn import functional as F
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.core import randomness
 from subspaces.errors import DataError
 from subspaces.evaluation.corruptions import corrupt

@@ -5,12 +5,12 @@ from html import unescape
 from pathlib import Path
 
 import torch
+from commands import CliRunner
 from PIL import Image
 from torch import nn
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 
 NAMES = [
     "<script>alert(1)</script>",

@@ -7,13 +7,13 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from commands import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 from production_cases import refused
 from torch import nn
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.export import formats
 from subspaces.export.description import Metadata
 

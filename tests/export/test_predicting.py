@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner
 from PIL import Image
 from torch.testing import assert_close
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.export import ModelError, predicting
 from subspaces.export.predicting import Predictions
 from subspaces.images.decoding import UnreadableError, square

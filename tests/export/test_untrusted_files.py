@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner
 from production_cases import refused
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.core import storage
 from subspaces.export import ModelError
 

@@ -8,13 +8,13 @@ import made_shifts
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner
 from rich.console import Console
 from torch import Tensor, nn
-from typer.testing import CliRunner
 from visiting import data_of, reads, table
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.comparing import groups_of

@@ -13,12 +13,12 @@ import made_shifts
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner
 from page_cases import Recorded
 from PIL import Image
-from typer.testing import CliRunner
 from visiting import data_of
 
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.evaluation import Evaluation

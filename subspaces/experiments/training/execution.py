@@ -48,6 +48,7 @@ class Execution:
         None,
         "Train on a Ray cluster. HOST:PORT: that one; auto, or nothing: that of RAY_ADDRESS or of this machine, else a "
         "new one here; local: a new one here.",
+        alone="auto",
     )
     cpus_per_run: int | None = setting(
         None, "Cores for each run on a Ray cluster, or for each stack of runs; by default 1.", POSITIVE

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from commands import CliRunner, Result
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
-from typer.testing import CliRunner, Result
 
-from subspaces.cli import app
+from subspaces.cli import main as app
 
 Array = np.ndarray[Any, Any]
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]

@@ -14,9 +14,9 @@ from pathlib import Path
 import made
 import numpy as np
 import pytest
+from commands import Result
 from made import call, own
 from PIL import Image
-from typer.testing import Result
 
 from subspaces.experiments.data import DataError, DataWarning, load
 from subspaces.images import decoding

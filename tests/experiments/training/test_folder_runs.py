@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner, Result
 from PIL import Image
 from torch import Tensor, nn
-from typer.testing import CliRunner, Result
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
 from subspaces.experiments.training import Recipe, Run, RunError
 from subspaces.experiments.training.api import configure

@@ -12,7 +12,7 @@ import pytest
 from processes import Pause, Worker
 from training_cases import DIGITS, assert_same_end
 
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Display
 

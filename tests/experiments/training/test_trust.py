@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import CliRunner
 from helpers import resealed
 from training_cases import DIGITS, train_one
-from typer.testing import CliRunner
 
 import subspaces as ss
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.studies.compare import ComparisonPlan
 from subspaces.experiments.studies.setting import Setting

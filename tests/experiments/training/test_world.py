@@ -18,7 +18,7 @@ from processes import Worker, types
 from safetensors.torch import load_file
 from training_cases import contents, rows
 
-from subspaces.cli import app
+from subspaces.cli import main as app
 from subspaces.experiments.data import Share
 from subspaces.experiments.training import Run
 from subspaces.experiments.training.api import configure
