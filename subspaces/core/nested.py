@@ -37,13 +37,6 @@ def tensors(value: Any) -> list[Tensor]:
     return found
 
 
-def children(value: Any) -> list[Any] | None:
-    """Return what a container holds, in order, or None if `value` is no container."""
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, (tuple, list)) else None
-
-
 def moved(value: Any, device: torch.device) -> Any:
     """Return `value` with every tensor in it on a device."""
     return apply(lambda tensor: tensor.to(device, non_blocking=True), value)

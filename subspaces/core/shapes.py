@@ -138,7 +138,7 @@ class Simplex(Shape):
     beyond: ClassVar[str] = "finite numbers that sum to 1"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", checks.whole("m", self.m, 2, 10**6, beside=", the number of vertices"))
+        object.__setattr__(self, "m", checks.whole("m", self.m, 2, 1000, beside=", the number of vertices"))
 
     @property
     def vertices(self) -> int:

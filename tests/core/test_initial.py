@@ -366,8 +366,8 @@ TIED = "trainable, tied to embedding.weight"
 REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Subspace(dict, Line()), r"the factory returned a dict: expected an nn.Module"),
     (lambda: Subspace(widening(), Line()), r"network 1 does not match network 0: parameter weight is \(2, 3\)"),
-    (lambda: Subspace(None, Line()), "got a NoneType: expected an nn.Module or a function"),
-    (lambda: Subspace([nn.Linear(2, 2)], Line()), "got a list: expected an nn.Module or a function"),
+    (lambda: Subspace(None, Line()), "got a NoneType: expected an nn.Module, or a function"),
+    (lambda: Subspace([nn.Linear(2, 2)], Line()), "got a list: expected an nn.Module, or a function"),
     (lambda: Subspace(Small, Line(), init="same"), "init='same': expected 'independent' or 'point'"),
     (lambda: Subspace(Small, Line(), init=3), "init=3: expected 'independent' or 'point'"),
     (
