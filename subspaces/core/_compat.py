@@ -59,15 +59,10 @@ def in_backward() -> bool:
 
 
 def forget_weights(part: nn.RNNBase) -> None:
-    """Make a recurrent module drop its second list of weights and read the next ones."""
+    """Make a recurrent module drop its second list of weights and read the next ones when it runs."""
     count = len(part._flat_weights_names)
     part._flat_weights = [None] * count
     part._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more
-
-
-def keep_weights(part: nn.RNNBase) -> None:
-    """Make a recurrent module of its own keep its second list of weights again."""
-    part._init_flat_weights()
 
 
 def run_last(context: Any) -> None:
@@ -77,10 +72,10 @@ def run_last(context: Any) -> None:
 
 @cache
 def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]], check: Callable[[], None]) -> bool:
-    """Pass each function that torch's checkpoints will run again through `again`; call `check` before reentrant ones.
+    """Pass what torch's checkpoints will run again through `again`, and call `check` before reentrant ones.
 
-    The first call installs this, once for the process. Return whether this version of torch allows it: where it does
-    not, a checkpoint runs a part of a family again without its weights, which raises an error.
+    The first call installs this, once for the process. Where this version of torch does not allow it (False), a
+    checkpoint runs a part of a family again without its weights, which raises an error.
     """
     module: Any = torch.utils.checkpoint
     kept = getattr(module, "_checkpoint_without_reentrant_generator", None)

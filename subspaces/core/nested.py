@@ -81,14 +81,11 @@ def target(batch: Any, instead: str) -> Any:
 def numbers(target: Any, device: torch.device, expected: str) -> Tensor:
     """Return targets as a tensor, or raise what is wrong with them."""
     try:
-        found = torch.as_tensor(target, device=device)
+        return torch.as_tensor(target, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = None
-    if found is None or found.layout != torch.strided or found.is_quantized:
         raise ArgumentError(
             f"the targets of a batch are {checks.shown(target)}, a {type(target).__name__}: expected {expected}"
-        )
-    return found
+        ) from None
 
 
 def check_classes(labels: Tensor, classes: int, instead: str) -> None:
