@@ -43,22 +43,6 @@ def test_siamese_networks_compare_two_inputs_at_one_point() -> None:
     gradients(family, alpha, plain)
 
 
-def test_triplets_are_embedded_at_one_point() -> None:
-    family, (anchor, close, far) = ss.Subspace(Embedding, ss.Simplex(3)), torch.randn(3, 6, 5)
-    optimizer = torch.optim.Adam(family.parameters(), lr=0.05)
-    losses = []
-    for _ in range(20):
-        with family.point() as net:
-            loss = F.triplet_margin_loss(net(anchor), net(close), net(far))
-        optimizer.zero_grad()
-        (loss + family.penalty()).backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.5 * losses[0]
-    with family.point(0.5 * torch.tensor([1.0, 1.0, 0.0])) as net:
-        assert torch.equal(net(anchor), net(anchor))
-
-
 class VAE(nn.Module):
     """That of pytorch/examples, in small."""
 
@@ -154,63 +138,6 @@ def test_both_losses_of_a_gans_discriminator_are_of_one_network() -> None:
     with discriminator.point() as net:
         F.binary_cross_entropy_with_logits(net(fake), ones).backward()
     assert all(omega.grad.norm() > 0 for omega in generator.parameters())
-
-
-class Agent(nn.Module):
-    """That of cleanrl's PPO, in small."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
-        self.actor = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
-
-    def get_value(self, x: Tensor) -> Tensor:
-        return self.critic(x)
-
-    def get_action_and_value(self, x: Tensor, action: Tensor | None = None) -> tuple[Tensor, ...]:
-        policy = torch.distributions.Categorical(logits=self.actor(x))
-        action = policy.sample() if action is None else action
-        return action, policy.log_prob(action), policy.entropy(), self.critic(x)
-
-
-def test_the_ratio_of_an_agent_is_that_of_one_point() -> None:
-    family, states = ss.Subspace(Agent, ss.Line()), torch.randn(10, 4)
-    alpha = family.sample()
-    with torch.no_grad(), family.point(alpha) as agent:
-        action, before, _, value = agent.get_action_and_value(states)
-        assert torch.equal(value, agent.get_value(states))
-    with family.point(alpha) as agent:
-        _, after, entropy, value = agent.get_action_and_value(states, action)
-        ratio = (after - before).exp()
-        assert_close(ratio, torch.ones(10))
-        (value.square().mean() - (ratio * torch.randn(10)).mean() - 0.01 * entropy.mean()).backward()
-    assert all(omega.grad.norm() > 0 for omega in family.parameters())
-    with pytest.raises(AttributeError, match=r"net.get_value"):
-        family.get_value(states)
-
-
-def test_no_decay_for_bias_and_layer_norm_by_name() -> None:
-    def make() -> nn.Module:
-        parts = {"dense": nn.Linear(4, 4), "LayerNorm": nn.LayerNorm(4), "classifier": nn.Linear(4, 2)}
-        return nn.ModuleDict(parts)
-
-    def get_groups(model: nn.Module) -> list[dict[str, Any]]:
-        no_decay = ["bias", "LayerNorm.weight"]
-        named = list(model.named_parameters())
-        decayed = [p for n, p in named if not any(nd in n for nd in no_decay)]
-        spared = [p for n, p in named if any(nd in n for nd in no_decay)]
-        return [{"params": decayed, "weight_decay": 0.5}, {"params": spared, "weight_decay": 0.0}]
-
-    family = ss.Subspace(make, ss.Line(), groups=get_groups)
-    before = [{name: value.clone() for name, value in family.vertex(index).items()} for index in range(2)]
-    optimizer = torch.optim.AdamW(family.parameter_groups(), lr=0.1)
-    for omega in family.parameters():
-        omega.grad = torch.zeros_like(omega)
-    optimizer.step()
-    for index, vertex in enumerate(before):
-        for name, value in family.vertex(index).items():
-            spared = "bias" in name or "LayerNorm" in name
-            assert_close(value, vertex[name] * (1 if spared else 1 - 0.1 * 0.5))
 
 
 def test_the_closure_of_lbfgs_evaluates_one_point() -> None:

@@ -15,17 +15,10 @@ import torch.nn.utils.parametrizations
 import torch.nn.utils.stateless
 import torch.utils.checkpoint
 from torch import Tensor, nn
-from torch.utils import _pytree
+from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
+from torch.utils import _pytree as pytree
 
-try:
-    from torch.nn.modules.batchnorm import _BatchNorm
-except ImportError:  # the public norms derive from it, whatever it is called
-    _BatchNorm = nn.BatchNorm1d.__mro__[1]  # type: ignore[misc, assignment]
-
-BatchNorm = _BatchNorm
-tree_flatten, tree_leaves, tree_map = _pytree.tree_flatten, _pytree.tree_leaves, _pytree.tree_map
-tree_unflatten, tree_flatten_with_path = _pytree.tree_unflatten, _pytree.tree_flatten_with_path
-keystr = _pytree.keystr
+__all__ = ["BatchNorm", "pytree"]
 
 
 def private(name: str, default: Any = None) -> Any:
@@ -38,7 +31,6 @@ def private(name: str, default: Any = None) -> Any:
     return found
 
 
-pytree: Any = private("utils._pytree")  # nested containers of tensors as lists and back
 # Whether a tensor is seen through a transform of `torch.func`: code for these is right for any other tensor too
 is_transformed: Callable[[Tensor], bool] = private("_C._functorch.is_functorch_wrapped_tensor", lambda tensor: True)
 is_batched: Callable[[Tensor], bool] = private("_C._functorch.is_batchedtensor", is_transformed)
@@ -52,13 +44,8 @@ _task: Callable[[], int] = private("_C._current_graph_task_id", lambda: -1)
 
 
 def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """Copy tensors into others, in one kernel where torch has one."""
-    together = private("_foreach_copy_")
-    if together is not None:
-        together(targets, sources)
-        return
-    for target, source in zip(targets, sources, strict=True):
-        target.copy_(source)
+    """Copy tensors into others, in one kernel."""
+    torch._foreach_copy_(targets, sources)
 
 
 def is_observed() -> bool:
@@ -72,15 +59,10 @@ def in_backward() -> bool:
 
 
 def forget_weights(part: nn.RNNBase) -> None:
-    """Make a recurrent module drop its second list of weights and read the next ones."""
+    """Make a recurrent module drop its second list of weights and read the next ones when it runs."""
     count = len(part._flat_weights_names)
     part._flat_weights = [None] * count
     part._flat_weight_refs = [weakref.ref(nn.Parameter())] * count  # none of them is there any more
-
-
-def keep_weights(part: nn.RNNBase) -> None:
-    """Make a recurrent module of its own keep its second list of weights again."""
-    part._init_flat_weights()
 
 
 def run_last(context: Any) -> None:
@@ -90,10 +72,10 @@ def run_last(context: Any) -> None:
 
 @cache
 def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]], check: Callable[[], None]) -> bool:
-    """Pass each function that torch's checkpoints will run again through `again`; call `check` before reentrant ones.
+    """Pass what torch's checkpoints will run again through `again`, and call `check` before reentrant ones.
 
-    The first call installs this, once for the process. Return whether this version of torch allows it: where it does
-    not, a checkpoint runs a part of a family again without its weights, which raises an error.
+    The first call installs this, once for the process. Where this version of torch does not allow it (False), a
+    checkpoint runs a part of a family again without its weights, which raises an error.
     """
     module: Any = torch.utils.checkpoint
     kept = getattr(module, "_checkpoint_without_reentrant_generator", None)

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Complex, Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ def whole(name: str, value: Any, least: int, most: int | None = None, beside: st
 def number(name: str, value: Any) -> float:
     """Return a finite number; True, False and text are none."""
     try:
-        unreal = isinstance(value, Complex) and not isinstance(value, Real)  # numpy's would lose a part
-        found = math.nan if unreal or isinstance(value, (bool, str, bytes)) else float(value)
+        found = math.nan if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         found = math.nan
     if not math.isfinite(found):

@@ -23,8 +23,6 @@ from subspaces.errors import ArgumentError
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-_DOUBLE = (torch.float64, torch.complex128)
-
 
 class Subspace(KeepingStatistics):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
@@ -84,11 +82,7 @@ class Subspace(KeepingStatistics):
         self.cast_weights = False
         """Under autocast, cast the weights of all linear layers and convolutions at once: quicker, and the same for a
         network that uses them in their own layers and under autocast alone."""
-        self.options: list[dict[str, Any]] | None = None
-        """The options of the optimiser groups that `groups=` made; None without it."""
-        labels: dict[str, str] | None = None
-        if groups is not None:
-            labels, self.options = initial.grouped(networks[0], groups)
+        labels, self.options = initial.grouped(networks[0], groups)
         self.layout = Layout.of(networks[0], penalised, labels)
         named = [dict(each.named_parameters(remove_duplicate=False)) for each in networks]
         packed = {group.name: torch.stack([group.pack(each) for each in named]) for group in self.layout.groups}
@@ -110,10 +104,7 @@ class Subspace(KeepingStatistics):
     def from_modules(
         cls, modules: Iterable[nn.Module], shape: Shape, layerwise: bool = False, **options: Any
     ) -> "Subspace":
-        """Return the family spanned by networks that already exist, one per vertex; they are copied.
-
-        The buffers are those of the first network: recalibrate before evaluating a network with batch norm.
-        """
+        """Return the family spanned by copies of networks, one per vertex, with the buffers of the first one."""
         left = iter(initial.given_networks(modules, shape))
         return cls(lambda: functional.copied(next(left)), shape, layerwise, init="independent", **options)
 
@@ -138,10 +129,8 @@ class Subspace(KeepingStatistics):
     def _dtype(self) -> torch.dtype:
         """The dtype of alpha: float32, or float64 where a weight is."""
         omega: Any = self._modules["omega"]
-        for value in omega._parameters.values():
-            if value.dtype in _DOUBLE:
-                return torch.float64
-        return torch.float32
+        dtypes = [value.dtype for value in omega._parameters.values()]
+        return torch.float64 if torch.float64 in dtypes or torch.complex128 in dtypes else torch.float32
 
     def sample(self, per: Literal["network", "layer"] | None = None) -> Tensor:
         """Draw alpha uniformly, for the network or one per layer; by default as a training step does."""
@@ -166,8 +155,7 @@ class Subspace(KeepingStatistics):
     def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
         """Return the named weights c^T Omega of one point, connected to Omega for autograd.
 
-        `coefficients` is what `coefficients(alpha)` returns, `cast` the dtype that autocast would give the weights of
-        linear layers and convolutions.
+        `cast` is the dtype that autocast would give the weights of linear layers and convolutions.
         """
         omega: Any = self._modules["omega"]
         rng: Any = self._buffers["rng"]
@@ -268,7 +256,6 @@ class Subspace(KeepingStatistics):
         Example:
             >>> with family.point() as net:
             ...     loss = F.triplet_margin_loss(net.embed(anchor), net.embed(positive), net.embed(negative))
-            >>> loss.backward()
         """
         if self.training and self.statistics_every and batchnorm.tracked(self.template):
             raise ArgumentError(
@@ -297,8 +284,8 @@ class Subspace(KeepingStatistics):
             self.look_again(before)
         if versions != [weight._version for weight in counted]:
             raise ArgumentError(
-                "the block of family.point() wrote into weights in place, which is lost, as the weights of a point are "
-                "computed from the vertices: write into family.vertex(index)"
+                "the block of family.point() wrote into weights in place, which is lost, as they are computed from the "
+                "vertices: write into family.vertex(index)"
             )
 
     # Networks of their own
@@ -319,10 +306,9 @@ class Subspace(KeepingStatistics):
     def at(self, alpha: Alpha, outside: bool = False, *, share: bool = False) -> nn.Module:
         """Return the network at alpha: an independent, ordinary module with the network's own `state_dict`.
 
-        Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it.
-
-        With `share=True` its frozen parameters are the family's own and not copies, which spares the memory of a large
-        base; whatever moves, casts or changes them in the network does so in the family.
+        Its batch-norm statistics are copies of the family's, which belong to no point: recalibrate it. With
+        `share=True` its frozen parameters are the family's own, which spares the memory of a large base; what moves,
+        casts or changes them in the network does so in the family.
         """
         coefficients = self.coefficients(alpha, outside)
         self.check_moved()
@@ -347,10 +333,7 @@ class Subspace(KeepingStatistics):
         share: bool = False,
         **options: Any,
     ) -> Ensemble:
-        """Return the networks at several points as one module that averages their outputs (see `Ensemble`).
-
-        With `share=True` all of them have the family's own frozen parameters (see `at`).
-        """
+        """Return the networks at several points as one module that averages their outputs (see `Ensemble` and `at`)."""
         if not checks.listed(alphas):
             raise ArgumentError(f"ensemble({checks.shown(alphas)}): expected several points, such as [0.1, 0.9]")
         return Ensemble([self.at(alpha, outside, share=share) for alpha in alphas], average, **options)
@@ -384,14 +367,13 @@ class Subspace(KeepingStatistics):
         with torch.no_grad():
             return geometry.distances(self._penalised() or list(self.omega.values()))
 
-    # As a module. Inside `with family.point()` the weights of the point are not parameters of the family
-
     def apply(self, fn: Callable[[nn.Module], None]) -> Self:
-        """Refuse a function of modules, whose weights are those of no one network."""
         raise ArgumentError(
             "apply on a family, whose network has no weights of its own: initialise the weights in the function that "
             "makes the network, Subspace(make_net, shape), and apply what changes no weights to family.template"
         )
+
+    # Inside `with family.point()` the weights of the point are not parameters of the family
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         with self._slots.emptied():

@@ -115,14 +115,12 @@ def _joined_leaf(parts: Sequence[Any], sizes: list[int]) -> Any:
 def feature_similarity(family: Any, sampled: Sampled, strength: float = 1.0) -> Tensor:
     """Return strength |alpha_j - alpha_k| cos^2(phi_j, phi_k) for two random groups of one call.
 
-    `sampled` is the result of `family(x, samples=s, features="head")`. The features phi of a group are one long vector,
-    as examples differ between groups; groups that differ in size are compared on what they share. On a simplex the
-    distance of the points is half their L1 distance; in a layerwise family it is the mean over layers.
+    `sampled` is the result of `family(x, samples=s, features="head")`. The features phi of a group are one long vector;
+    groups that differ in size are compared on what they share. On a simplex the distance of the points is half their L1
+    distance; in a layerwise family it is the mean over layers.
     """
     if not isinstance(sampled, Sampled):
-        raise ArgumentError(
-            f"feature_similarity got a {type(sampled).__name__}: expected family(x, samples=2, features=…)"
-        )
+        raise ArgumentError(f"feature_similarity({type(sampled).__name__}): expected family(x, samples=2, features=…)")
     if len(sampled.features) < 2:
         return torch.zeros((), device=family.device)
     chosen = torch.as_tensor(randomness.pair(family.rng, len(sampled.features)), device=family.device)

@@ -121,10 +121,9 @@ def call(
     tracking: bool = True,
     slots: Slots | None = None,
 ) -> Any:
-    """Run a network with the given weights, and leave none of them behind.
+    """Run a network with the given weights, and leave none of them behind; `slots` are theirs, if they are known.
 
-    This is `functional_call` without its look at all parameters and buffers, a tenth of a small step. `slots` are those
-    of the network for the names of the weights, if they are known.
+    This is `functional_call` without its look at all parameters and buffers, a tenth of a small step.
     """
     if slots is None:
         slots = Slots({"template": network}, weights)
@@ -132,7 +131,7 @@ def call(
     if not torch.compiler.is_compiling():
         with Filled(slots, weights, tracking):
             return network(*args, **kwargs)
-    with nullcontext() if tracking else batchnorm.untracked(network):  # torch's own way has the weights in its graph
+    with nullcontext() if tracking else batchnorm.untracked(network):
         return functional_call(network, dict(weights), args, dict(kwargs))
 
 
@@ -182,5 +181,5 @@ def copy_with(template: nn.Module, parameters: Mapping[str, nn.Parameter], share
     fill(network, parameters)
     for part in network.modules():
         if isinstance(part, nn.RNNBase):
-            _compat.keep_weights(part)
+            part._init_flat_weights()  # its second list of weights
     return network

@@ -17,10 +17,7 @@ _REAL: dict[torch.dtype, tuple[Any, Any]] = {  # with the smallest number, which
     torch.float32: (np.float32, np.finfo(np.float32).tiny),
     torch.float64: (np.float64, np.finfo(np.float64).tiny),
 }
-
-
-Pair = Tensor | tuple[int, int]
-"""Which two of several rows: int64 [2], or numbers where they are at hand."""
+Pair = Tensor | tuple[int, int]  # which two of several rows: int64 [2], or numbers where they are at hand
 
 
 class Distances(NamedTuple):
@@ -72,8 +69,7 @@ def _products(rows: Tensor, chosen: Pair | None) -> tuple[Tensor, Tensor, Tensor
 class _Late(torch.autograd.Function):
     """`_products` of large matrices, with their gradients 2 a, b and 2 b, a in closed form, when nothing else is left.
 
-    Autograd would begin with them: the gradient of all vertices would lie beside the activations of the network until
-    that of the network is there. The numbers are the same, to the last bit.
+    Autograd would begin with them, beside the activations of the network. The numbers are the same, to the last bit.
     """
 
     generate_vmap_rule = True

@@ -56,13 +56,10 @@ def initial_networks(
 
 
 def _made(factory: Any) -> nn.Module:
-    if not callable(factory):
-        raise ArgumentError(
-            f"Subspace got a {type(factory).__name__}: expected an nn.Module or a function that makes one"
-        )
-    module = factory()
+    module = factory() if callable(factory) else factory
     if not isinstance(module, nn.Module):
-        raise ArgumentError(f"the factory returned a {type(module).__name__}: expected an nn.Module")
+        who = "the factory returned" if callable(factory) else "Subspace got"
+        raise ArgumentError(f"{who} a {type(module).__name__}: expected an nn.Module, or a function that makes one")
     return module
 
 
@@ -179,8 +176,12 @@ def _offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Gener
     return torch.view_as_complex(steps.contiguous()) if weight.is_complex() else steps
 
 
-def grouped(network: nn.Module, get_groups: GetGroups) -> tuple[dict[str, str], list[dict[str, Any]]]:
+def grouped(
+    network: nn.Module, get_groups: GetGroups | None
+) -> tuple[dict[str, str] | None, list[dict[str, Any]] | None]:
     """Return "group0", "group1", … by each name of each trainable parameter, and the options of each group."""
+    if get_groups is None:
+        return None, None
     found: Any = get_groups(network)
     try:  # what an optimiser takes is a list of dicts, with lists of parameters, in an optimiser
         groups = Optimizer(found.param_groups if isinstance(found, Optimizer) else found, {}).param_groups
@@ -192,14 +193,13 @@ def grouped(network: nn.Module, get_groups: GetGroups) -> tuple[dict[str, str], 
     names = {id(parameter): aliases for aliases, parameter in trainable(network)}
     known = {id(parameter) for parameter in network.parameters()}
     labels: dict[str, str] = {}
-    for index, group in enumerate(groups):
-        for parameter in group["params"]:
-            if id(parameter) not in known:
-                raise ArgumentError(
-                    f"group {index} of groups= holds a tensor of shape {tuple(parameter.shape)}, which is no parameter "
-                    "of the network that the function was given: give it to the optimiser, add_param_group(…)"
-                )
-            labels |= dict.fromkeys(names.get(id(parameter), ()), f"group{index}")
+    for index, parameter in ((index, each) for index, group in enumerate(groups) for each in group["params"]):
+        if id(parameter) not in known:
+            raise ArgumentError(
+                f"group {index} of groups= holds a tensor of shape {tuple(parameter.shape)}, which is no parameter "
+                "of the network that the function was given: give it to the optimiser, add_param_group(…)"
+            )
+        labels |= dict.fromkeys(names.get(id(parameter), ()), f"group{index}")
     for name in (aliases[0] for aliases in names.values() if aliases[0] not in labels):
         raise ArgumentError(
             f"the trainable parameter {name!r} is in no group of groups=: put it in one, or freeze it with "

@@ -37,13 +37,6 @@ def tensors(value: Any) -> list[Tensor]:
     return found
 
 
-def children(value: Any) -> list[Any] | None:
-    """Return what a container holds, in order, or None if `value` is no container."""
-    if isinstance(value, Mapping):
-        return list(value.values())
-    return list(value) if isinstance(value, (tuple, list)) else None
-
-
 def moved(value: Any, device: torch.device) -> Any:
     """Return `value` with every tensor in it on a device."""
     return apply(lambda tensor: tensor.to(device, non_blocking=True), value)
@@ -88,14 +81,11 @@ def target(batch: Any, instead: str) -> Any:
 def numbers(target: Any, device: torch.device, expected: str) -> Tensor:
     """Return targets as a tensor, or raise what is wrong with them."""
     try:
-        found = torch.as_tensor(target, device=device)
+        return torch.as_tensor(target, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError):
-        found = None
-    if found is None or found.layout != torch.strided or found.is_quantized:
         raise ArgumentError(
             f"the targets of a batch are {checks.shown(target)}, a {type(target).__name__}: expected {expected}"
-        )
-    return found
+        ) from None
 
 
 def check_classes(labels: Tensor, classes: int, instead: str) -> None:

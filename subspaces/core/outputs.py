@@ -50,23 +50,17 @@ def to_log_probabilities(value: Tensor, outputs: Outputs | None, dim: int = -1) 
 def to_log_pair(value: Tensor, outputs: Outputs | None) -> Tensor:
     """Return log(1 - p) and log p of outputs that each stand for the second of two classes: [...] -> [..., 2]."""
     if outputs == "probabilities":
-        pair = torch.log1p(-value), value.log()
-    elif outputs == "log-probabilities":
-        pair = torch.log(-torch.expm1(value)), value
-    else:
-        pair = F.logsigmoid(-value), F.logsigmoid(value)
-    return torch.stack(pair, -1)
+        return torch.stack([torch.log1p(-value), value.log()], -1)
+    if outputs == "log-probabilities":
+        return torch.stack([torch.log(-torch.expm1(value)), value], -1)
+    return torch.stack([F.logsigmoid(-value), F.logsigmoid(value)], -1)
 
 
 class OutputCheck:
-    """Refuses outputs that are not what they are taken for, from one batch after the other until that is clear.
+    """Refuses outputs that are not what the user says, or not logits if nothing is said, once that is clear.
 
-    Rows of several classes are judged by the first that is finite. Numbers that each stand for the second of two
-    classes are judged when one lies outside [0, 1], or when there are several different ones inside.
-
-    Args:
-        outputs: what the user says that they are; None: nothing, and they are taken for logits.
-        who: whose outputs they are, for the error.
+    Rows of several classes are judged by the first that are finite; numbers that each stand for the second of two
+    classes when one lies outside [0, 1], or when there are several different ones inside.
     """
 
     def __init__(self, outputs: Outputs | None, who: str = "the network's outputs") -> None:
@@ -100,7 +94,5 @@ class OutputCheck:
                 f"outputs='probabilities' if the network ends in a {function}, or outputs='logits' if these are logits"
             )
         if self.outputs is not None and not found:
-            range_ += " of their exponentials" if self.outputs == "log-probabilities" else ""
-            raise ArgumentError(
-                f"outputs={self.outputs!r}: {self.who} are none, expected {range_}; pass outputs='logits' for logits"
-            )
+            what = f"{range_}{' of their exponentials' if self.outputs == 'log-probabilities' else ''}"
+            raise ArgumentError(f"outputs={self.outputs!r}: {self.who} are none, expected {what}; or outputs='logits'")

@@ -24,11 +24,8 @@ Random = Callable[[tuple[int, ...]], Tensor]
 class Shape(ABC):
     """What a subspace needs to know of its shape; derive from this to add one."""
 
-    domain: ClassVar[str]
-    """The set of all alpha, in words, for error messages."""
-
-    beyond: ClassVar[str] = "finite numbers"
-    """What alpha may be off the domain, in words."""
+    domain: ClassVar[str]  # the set of all alpha, in words, for error messages
+    beyond: ClassVar[str] = "finite numbers"  # what alpha may be off the domain, in words
 
     @property
     @abstractmethod
@@ -60,9 +57,10 @@ class Shape(ABC):
         """Return for each alpha whether it is a point at all, inside the domain or not."""
         return alpha.isfinite().flatten(-len(self.point)).all(-1) if self.point else alpha.isfinite()
 
-    @abstractmethod
     def separation(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return how far apart two alphas are: 0 for the same point, 1 for opposite ends."""
+        """Return how far apart two alphas are, 0 to 1: the difference of numbers, half the L1 distance of vectors."""
+        difference = (first - second).abs()
+        return difference.sum(-1) / 2 if self.point else difference
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,6 @@ class _Interval(Shape):
 
     def inside(self, alpha: Tensor) -> Tensor:
         return (alpha >= 0) & (alpha <= 1)
-
-    def separation(self, first: Tensor, second: Tensor) -> Tensor:
-        return (first - second).abs()
 
 
 @dataclass(frozen=True)
@@ -138,7 +133,7 @@ class Simplex(Shape):
     beyond: ClassVar[str] = "finite numbers that sum to 1"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", checks.whole("m", self.m, 2, 10**6, beside=", the number of vertices"))
+        object.__setattr__(self, "m", checks.whole("m", self.m, 2, 1000, beside=", the number of vertices"))
 
     @property
     def vertices(self) -> int:
@@ -163,9 +158,6 @@ class Simplex(Shape):
 
     def valid(self, alpha: Tensor) -> Tensor:
         return super().valid(alpha) & ((alpha.sum(-1) - 1).abs() <= 1e-4)
-
-    def separation(self, first: Tensor, second: Tensor) -> Tensor:
-        return (first - second).abs().sum(-1) / 2
 
 
 def check_shape(shape: object) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from subspaces.core import checks
-from subspaces.core._compat import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from subspaces.core._compat import pytree
 from subspaces.core.alpha import to_alpha
 from subspaces.core.selection.selection import shown
 from subspaces.core.shapes import Bezier, Line, Shape, Simplex
@@ -112,7 +112,7 @@ class Inputs:
             raise ArgumentError(
                 f"example= does not fit the inputs of {type(network).__name__} ({error}): expected {EXPECTED}"
             ) from None
-        leaves, form = tree_flatten((bound.args, bound.kwargs))
+        leaves, form = pytree.tree_flatten((bound.args, bound.kwargs))
         _check(example, leaves)
         arguments = dict(bound.arguments)
         for each in signature.parameters.values():
@@ -125,7 +125,7 @@ class Inputs:
 
     def arguments(self, tensors: Iterable[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return arguments and keyword arguments of the network that hold these tensors."""
-        args, kwargs = tree_unflatten(list(tensors), self.form)
+        args, kwargs = pytree.tree_unflatten(list(tensors), self.form)
         return args, kwargs
 
     @property
@@ -152,8 +152,8 @@ class Inputs:
 
 def named_leaves(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
     """Return what nested containers hold, with the keys, fields and places that lead there as names: `name_0_key`."""
-    found, _ = tree_flatten_with_path(dict(value) if isinstance(value, Mapping) else value)
-    return [(re.sub(r"\W+", "_", prefix + keystr(path)).strip("_"), leaf) for path, leaf in found]
+    found, _ = pytree.tree_flatten_with_path(dict(value) if isinstance(value, Mapping) else value)
+    return [(re.sub(r"\W+", "_", prefix + pytree.keystr(path)).strip("_"), leaf) for path, leaf in found]
 
 
 def unique(names: Iterable[str], taken: Sequence[str] = ()) -> tuple[str, ...]:

@@ -462,21 +462,6 @@ def test_gradient_of_each_vertex_is_its_coefficient_times_that_of_the_network(ca
 
 
 @every_network
-def test_a_step_against_the_gradient_lowers_the_loss_and_moves_every_vertex(case: Case):
-    family = case.family()
-    before = [{name: value.clone() for name, value in family.vertex(i).items()} for i in range(3)]
-    loss = loss_of(case(family, ALPHA))
-    loss.backward()
-    norm = (
-        torch.stack([p.grad.abs().square().sum() for p in family.parameters() if p.requires_grad]).double().sum().sqrt()
-    )
-    torch.optim.SGD(family.parameters(), lr=0.02 / norm.item()).step()
-    assert loss_of(case(family, ALPHA)) < loss
-    for index, old in enumerate(before):
-        assert any(not torch.equal(value, old[name]) for name, value in family.vertex(index).items())
-
-
-@every_network
 @pytest.mark.parametrize("mode", [True, False], ids=["train", "eval"])
 def test_network_cut_out_gives_the_same_output(case: Case, mode: bool):
     family = trained(case).train(mode)
@@ -497,17 +482,6 @@ def test_state_dict_loads_into_a_plain_network(case: Case):
     assert described[0] == described[1]
 
 
-@every_network
-def test_network_cut_out_is_independent(case: Case):
-    family = trained(case).eval()
-    expected = case(family, ALPHA)
-    network = family.at(ALPHA)
-    with torch.no_grad():
-        for tensor in [*network.parameters(), *network.buffers()]:
-            tensor.zero_()
-    assert_same(case(family, ALPHA), expected)
-
-
 @networks("copies")
 def test_copies_after_training_are_whole(case: Case):
     family = trained(case)
@@ -520,16 +494,6 @@ def test_copies_after_training_are_whole(case: Case):
         assert_same(case(other.eval(), ALPHA), expected[1])
         loss_of(case(other, ALPHA)).backward()  # and can be trained on
         assert all(parameter.grad.isfinite().all() for parameter in other.omega.values())
-
-
-def test_parametrized_networks_are_copied_by_state_dict():
-    case = CASES["weight_norm"]
-    family = trained(case)
-    with pytest.raises(RuntimeError, match="only supported through state_dict"):
-        pickle.dumps(family)
-    other = case.family()
-    other.load_state_dict(family.state_dict())
-    assert_same(case(other), case(family))
 
 
 def joined(values: list[Any]) -> list[Tensor]:
@@ -578,23 +542,6 @@ def test_layerwise(case: Case):
 # What is particular to one kind
 
 
-def test_frozen_parameters_are_shared_and_stay():
-    case = CASES["frozen"]
-    family = trained(case)
-    assert "backbone" not in family.layers
-    assert set(family.vertex(0)) == {"adapter.weight", "adapter.bias", "head.bias"}
-    shared = dict(family.template.named_parameters())
-    assert set(shared) == {"backbone.weight", "backbone.bias", "head.weight"}
-    plain = case.make()
-    network = family.at(ALPHA)
-    for name, parameter in shared.items():
-        assert torch.equal(parameter, plain.get_parameter(name))
-        copied = network.get_parameter(name)
-        assert torch.equal(copied, parameter)
-        assert copied.data_ptr() != parameter.data_ptr()
-        assert not copied.requires_grad
-
-
 def test_several_dtypes_are_kept():
     family = trained(CASES["several_dtypes"])
     assert {omega.dtype for omega in family.omega.values()} == {torch.float32, torch.bfloat16, torch.float64}
@@ -615,18 +562,6 @@ def test_complex_weights_count_as_two_numbers():
     assert_close(distances.l2[0, 1].float(), (rows[0] - rows[1]).norm())
 
 
-def test_buffers_are_shared_and_copied():
-    family = trained(CASES["buffers"])
-    assert family.template.seen == 2 * BATCH
-    assert family.template.mean.abs().min() > 0
-    network = family.midpoint()
-    assert network.seen == 2 * BATCH
-    assert "positions" not in network.state_dict()
-    assert torch.equal(network.positions, family.template.positions)
-    for name, buffer in network.named_buffers():
-        assert buffer.data_ptr() != family.template.get_buffer(name).data_ptr()
-
-
 def test_forward_leaves_no_graph_behind():
     for name in ("linear", "lstm", "encoder_layer"):
         family = CASES[name].family()
@@ -634,11 +569,3 @@ def test_forward_leaves_no_graph_behind():
         assert not list(family.template.parameters())
         for part in family.template.modules():
             assert all(value is None for value in getattr(part, "_flat_weights", []))
-
-
-def test_recurrent_network_cut_out_takes_other_weights():
-    case = CASES["lstm"]
-    network = trained(case).at(ALPHA)
-    zeros = {name: torch.zeros_like(parameter) for name, parameter in network.named_parameters()}
-    assert case(network)[0].abs().max() > 0
-    assert torch.func.functional_call(network, zeros, case.args)[0].abs().max() == 0

@@ -154,15 +154,6 @@ def test_a_family_of_inference_mode_has_a_penalty():
     assert_close(made.penalty(), cos2([made.omega["weights"].clone()]))
 
 
-def test_the_penalty_is_on_the_device_of_the_family():
-    made = family()
-    torch.set_default_device("meta")
-    try:
-        assert made.penalty().device.type == "cpu"
-    finally:
-        torch.set_default_device(None)
-
-
 def test_several_gradients_of_the_penalty_at_once():
     made = family()
     omega = made.omega["weights"]
@@ -269,16 +260,6 @@ def test_distances_are_the_naive_loops(dtype, m):
         assert found.cos2[j, k].item() == pytest.approx(naive_cos2(points[j], points[k]), rel=1e-6)
     assert torch.equal(found.l2, found.l2.T)
     assert torch.equal(found.cos2, found.cos2.T)
-
-
-def test_distances_of_mixed_dtypes():
-    pieces = [*rows(5, m=3), *rows(4, m=3, dtype=torch.complex64, seed=1), *rows(2, m=3, dtype=torch.float16, seed=2)]
-    # a complex weight counts as two numbers, a real one as one
-    points = [[*a, *b, *c] for a, b, c in zip(*(vectors([piece]) for piece in pieces), strict=True)]
-    found = distances(pieces)
-    for j, k in itertools.combinations(range(3), 2):
-        assert found.l2[j, k].item() == pytest.approx(math.dist(points[j], points[k]), rel=1e-6)
-        assert found.cos2[j, k].item() == pytest.approx(naive_cos2(points[j], points[k]), rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from subspaces.core.layout import Layout, is_weight, trainable
+from subspaces.core.layout import Layout
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -56,14 +56,6 @@ def test_pack_and_unpack_are_inverse(parts):
     assert all(torch.equal(unpacked[name], named[name]) for name in named)
 
 
-@quick
-@given(parameters())
-def test_row_is_the_memory_of_a_dense_parameter(parameter):
-    group = Layout.of(network(parameter)).groups[0]
-    in_memory = parameter.detach().as_strided((parameter.numel(),), (1,))
-    assert torch.equal(group.pack({"0": parameter}), in_memory)
-
-
 @pytest.mark.parametrize("shape", [(8, 3, 3, 3), (8, 3, 1, 1), (4, 1, 3, 3)])
 def test_channels_last_weights_stay_so_without_a_copy(shape):
     conv = nn.Conv2d(shape[1], shape[0], shape[2:]).to(memory_format=torch.channels_last)
@@ -87,11 +79,6 @@ def test_groups_by_being_a_weight():
     assert {name: layout.layers[entry.layer] for name, entry in layout.entries.items()} == {
         name: name.partition(".")[0] for name in layout.entries
     }
-
-
-@pytest.mark.parametrize(("shape", "weight"), [((), False), ((3,), False), ((3, 2), True), ((3, 2, 1, 1), True)])
-def test_default_predicate(shape, weight):
-    assert is_weight("any", nn.Parameter(torch.zeros(shape))) is weight
 
 
 def test_groups_by_dtype():
@@ -146,12 +133,3 @@ def test_shared_modules_are_one_layer():
     layout = Layout.of(nn.Sequential(part, nn.ReLU(), part))
     assert layout.layers == ("0",)
     assert layout.entries["2.weight"] is layout.entries["0.weight"]
-
-
-def test_frozen_parameters_are_left_out():
-    module = Small()
-    module.conv.requires_grad_(False)
-    layout = Layout.of(module)
-    assert layout.layers == ("norm", "head")
-    assert all(not name.startswith("conv") for name in layout.entries)
-    assert {name for names, _ in trainable(module) for name in names} == set(layout.entries)

@@ -84,23 +84,6 @@ def test_train_mode_draws_and_eval_mode_is_the_midpoint():
         assert torch.equal(net(x), family(x))
 
 
-def test_the_training_is_that_of_calls():
-    family, called = made(), made()
-    for module in (family, called):
-        torch.manual_seed(1)
-        optimizer = torch.optim.Adam(module.parameters(), lr=0.01)
-        for _ in range(5):
-            optimizer.zero_grad()
-            if module is called:
-                module(x).square().mean().backward()
-            else:
-                with module.point() as net:
-                    net(x).square().mean().backward()
-            optimizer.step()
-    for found, expected in zip(family.parameters(), called.parameters(), strict=True):
-        assert torch.equal(found, expected)
-
-
 def test_nothing_is_left_behind_also_after_an_error():
     family = made()
     keys = list(family.state_dict())
@@ -191,15 +174,6 @@ def test_recurrent_parts_run_several_times_in_a_block():
         assert_close(again, plain(steps, state)[0])
         again.sum().backward()
     assert all(weight is None for weight in family.template.lstm._flat_weights)
-
-
-def test_weights_are_cast_at_once_under_autocast():
-    family = made(make=lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3)))
-    family.cast_weights = True
-    with torch.autocast("cpu", torch.bfloat16), family.point(0.3) as net:
-        assert net[0].weight.dtype == torch.bfloat16
-        assert net[1].weight.dtype == torch.float32
-        assert torch.equal(net(x), family(x, alpha=0.3))
 
 
 @pytest.mark.parametrize("options", [{"alpha": 1.5}, {"alpha": "left"}, {"alpha": [0.2, 0.8]}])

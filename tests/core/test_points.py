@@ -89,11 +89,6 @@ def test_off_the_line_only_on_request(alpha):
         torch.testing.assert_close(c.sum(0), torch.ones_like(c[0]))
 
 
-def test_off_the_line_is_extrapolation():
-    assert LINE.coefficients(-0.05, outside=True)["weights"].tolist() == pytest.approx([1.05, -0.05])
-    assert LINE.coefficients(1.05, outside=True)["weights"].tolist() == pytest.approx([-0.05, 1.05])
-
-
 def test_off_the_simplex_only_on_request():
     alpha = [-0.1, 0.6, 0.5]
     with pytest.raises(ValueError, match=r"-0.1.*not a point of Simplex\(m=3\): .*pass outside=True"):
@@ -122,16 +117,6 @@ def test_not_a_number_is_never_a_point(bad, outside):
 def test_what_is_no_number(alpha):
     with pytest.raises(TypeError, match=r"alpha=.* cannot be read as numbers .*: expected a number in \[0, 1\]"):
         LINE.coefficients(alpha)
-
-
-def test_bad_alpha_changes_nothing():
-    members = family(Line())
-    before = {name: value.clone() for name, value in members.state_dict().items()}
-    x = torch.randn(2, 4, 5, 5, dtype=torch.float64)
-    for alpha in (2.0, math.nan, [0.1], {"conv": 0.1}):
-        with pytest.raises((ValueError, KeyError)):
-            members(x, alpha=alpha)
-    assert all(torch.equal(value, before[name]) for name, value in members.state_dict().items())
 
 
 def test_alpha_can_be_learned():
