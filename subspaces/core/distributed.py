@@ -72,8 +72,8 @@ def _checked(mesh: Any, device: torch.device) -> "DeviceMesh":
     """Return the mesh, or one over all ranks."""
     if not dist.is_available() or not dist.is_initialized():
         raise RuntimeError(
-            "distribute needs a process per device and a process group: write torch.distributed.init_process_group() "
-            "before it, and start the program with torchrun --nproc-per-node=8 train.py"
+            "distribute needs a process group: write torch.distributed.init_process_group() before it, and start a "
+            "process per device with torchrun --nproc-per-node=8 train.py"
         )
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -271,13 +271,12 @@ def average_statistics(norms: Iterable[Any], mesh: "DeviceMesh | None", counting
     if mesh is None:
         return
     for norm in norms:
-        mean, variance, count = norm.running_mean, norm.running_var, norm.num_batches_tracked
-        dtype = torch.promote_types(mean.dtype, torch.float32)  # in float16 the products would be infinite
+        both, count = (norm.running_mean, norm.running_var), norm.num_batches_tracked
+        dtype = torch.promote_types(both[0].dtype, torch.float32)  # in float16 the products would be infinite
         weight = count.clamp_min(1).to(dtype)[None]
-        sums = torch.cat([mean.to(dtype) * weight, variance.to(dtype) * weight, weight])
+        sums = torch.cat([*(each.to(dtype) * weight for each in both), weight])
         dist.all_reduce(sums, group=mesh.get_group())
-        averages = sums[:-1] / sums[-1]
-        mean.copy_(averages[: len(mean)])
-        variance.copy_(averages[len(mean) :])
+        for each, average in zip(both, (sums[:-1] / sums[-1]).chunk(2), strict=True):
+            each.copy_(average)
         if counting:
             dist.all_reduce(count, group=mesh.get_group())

@@ -117,6 +117,8 @@ def load(
 
 def restore(family: Subspace, path: str | os.PathLike[str]) -> None:
     """Give a family the vertices, buffers and random numbers of a file of one with the same shape and network."""
+    if family.mesh is not None:
+        raise ArgumentError("restore got a distributed family: load the file first, and distribute what comes of it")
     about, tensors = _read(path, True)
     _shape(about["shape"], family.shape, path)
     _fill(family, about, tensors, path)

@@ -3,7 +3,6 @@
 import copy
 import itertools
 import math
-import threading
 from collections import UserDict
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -416,13 +415,3 @@ def test_a_network_of_two_inputs_is_told_how_to_be_run(make):
     network = net.midpoint() if isinstance(net, Subspace) else net
     outputs = [network.part(x).index_add(0, edges[1], network.part(x)[edges[0]]) for x, edges, _ in batches]
     torch.testing.assert_close(norm.running_mean, torch.stack([out.mean(0) for out in outputs]).mean(0))
-
-
-def test_an_interrupted_bar_is_taken_down(capsys):
-    before = set(threading.enumerate())
-    with pytest.raises(RuntimeError, match="channels") as caught:
-        recalibrate(Net(), [*images(1), torch.zeros(2, 9, 4, 4, dtype=torch.float64)], progress=True)
-    assert caught.tb is not None  # the traceback keeps the frames alive, as in a debugger or a notebook
-    for thread in set(threading.enumerate()) - before:
-        thread.join(timeout=5)
-        assert not thread.is_alive()

@@ -3,7 +3,7 @@
 import dataclasses
 import pickle
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,14 +66,6 @@ class Wrapped(nn.Module):
         return self.wrap(x)
 
 
-def pick(value: Any, index: int) -> Any:
-    """Return one example of a tensor, or of each in a tuple."""
-    if isinstance(value, tuple):
-        parts = [pick(part, index) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value[index]
-
-
 # The average
 
 
@@ -101,20 +93,6 @@ def test_averages_are_taken_in_float32_at_least(average, dtype):
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-6)
 
 
-def test_without_a_batch_the_answer_is_that_of_one_example():
-    x = torch.randn(6, 3)
-    cases = [
-        ("probabilities", 4, lambda y: y),
-        ("sigmoid", 1, lambda y: y[..., 0]),
-        ("mixture", 2, lambda y: (y, y * y)),
-    ]
-    for average, size, wrap in cases:
-        nets = [nn.Sequential(nn.Linear(3, size), Wrapped(wrap)) for _ in range(2)]
-        ensemble = Ensemble(nets, average)
-        torch.testing.assert_close(ensemble(x[0]), pick(ensemble(x), 0))
-        torch.testing.assert_close(ensemble.predict(x[0])[2:], pick(ensemble.predict(x)[2:], 0))
-
-
 @pytest.mark.parametrize(("dim", "same"), [(0, -3), (1, -2), (2, -1)])
 def test_dim_is_that_of_a_members_output(dim, same):
     nets = [nn.Conv1d(2, 4, 1), nn.Conv1d(2, 4, 1)]
@@ -134,16 +112,9 @@ def test_dim_is_that_of_a_members_output(dim, same):
 # Outputs of every kind
 
 
-class Moments(NamedTuple):
-    variance: Tensor  # in another order than a pair has
-    mean: Tensor
-
-
 FORMS: dict[str, Any] = {
     "tuple": lambda mean, variance: (mean, variance),
-    "list": lambda mean, variance: [mean, variance],
     "dict": lambda mean, variance: {"variance": variance, "mean": mean, "more": None},
-    "named": lambda mean, variance: Moments(variance, mean),
     "distribution": lambda mean, variance: torch.distributions.Normal(mean, variance.sqrt()),
     "flat": lambda mean, variance: (mean, variance.flatten()),
 }
@@ -163,13 +134,6 @@ def test_a_mixture_has_the_moments_of_all_that_is_drawn_from_its_members(form, d
     torch.testing.assert_close(found.mean.double(), means.mean(0), atol=exact, rtol=exact)
     torch.testing.assert_close(found.variance.double(), expected, atol=exact, rtol=exact)
     assert found.mean.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
-
-
-def test_the_variance_of_a_mixture_survives_large_means():
-    means, variances = 1e6 + torch.tensor([[0.0], [0.5]]), torch.tensor([[0.25], [0.75]])
-    nets = [Wrapped(lambda _, pair=pair: pair) for pair in zip(means, variances, strict=True)]
-    found = Ensemble(nets, "mixture")(torch.zeros(1))
-    torch.testing.assert_close(found.variance, torch.tensor([0.5 + 0.0625]))  # which float32 squares of 1e6 do not hold
 
 
 def test_logits_are_found_by_their_name():
@@ -249,13 +213,6 @@ def test_what_looks_like_probabilities_is_not_taken_for_logits_without_a_word(av
         Ensemble([nn.Sequential(net, Wrapped(torch.Tensor.bfloat16)) for net in members], average)(x.double())
 
 
-def test_what_is_no_probability_is_not_taken_for_one():
-    nets, x = trio(), torch.randn(6, 3)
-    for outputs in ("probabilities", "log-probabilities"):
-        with pytest.raises(ss.UserError, match=f"outputs='{outputs}'.*expected rows in .0, 1. that sum to one"):
-            Ensemble(nets, outputs=outputs)(x)
-
-
 @pytest.mark.parametrize(
     ("average", "options", "words"),
     [
@@ -307,18 +264,6 @@ def test_the_disagreement_of_numbers_is_the_variance_of_the_means():
 
 
 # Members
-
-
-def test_members_are_not_copied_and_keep_their_own_statistics():
-    nets, x = trio(), torch.randn(6, 3)
-    ensemble = Ensemble(net for net in nets)
-    assert all(member is net for member, net in zip(ensemble.members, nets, strict=True))
-    assert [member.norm.running_mean[0].item() for member in ensemble.members] == [0, 1, 2]
-    before = [net.norm.running_mean.clone() for net in nets]
-    ensemble.train()(x)
-    for net, old in zip(nets, before, strict=True):
-        expected = 0.9 * old + 0.1 * net.first(x).mean(0)
-        torch.testing.assert_close(net.norm.running_mean, expected.detach())
 
 
 @pytest.mark.parametrize(

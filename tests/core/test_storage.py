@@ -68,19 +68,6 @@ class Buffers(Net):
         self.register_buffer("scratch", torch.tensor(1.0), persistent=False)
 
 
-class Mixed(Net):
-    """A backbone in bfloat16 and a head in float64."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bfloat16()
-        self.head.double()
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x.to(self.conv.weight.dtype)
-        return self.head(self.norm(self.conv(x)).relu().mean((2, 3)).double())
-
-
 def frozen() -> nn.Module:
     net = Net()
     net.conv.requires_grad_(False)
@@ -100,7 +87,7 @@ FAMILIES: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Subspace]]] =
     "tied": (Tied, lambda make: Subspace(make, Line())),
     "frozen": (frozen, lambda make: Subspace(make(), Line())),
     "buffers": (Buffers, lambda make: Subspace(make(), Line())),
-    "mixed": (Mixed, lambda make: Subspace(make, Bezier(1))),
+    "curve in half precision": (lambda: Net().bfloat16(), lambda make: Subspace(make, Bezier(1))),
     "channels last": (lambda: Net().to(memory_format=torch.channels_last), lambda make: Subspace(make, Line())),
     "weight norm": (lambda: weight_norm(nn.Linear(5, 2)), lambda make: Subspace(make, Line())),
     "predicate": (Net, lambda make: Subspace(make, Line(), penalised=lambda name, _: name == "norm.bias")),
@@ -192,16 +179,6 @@ def test_loading_changes_neither_the_network_nor_the_random_numbers(path):
     assert all(same(value, before[name]) for name, value in net.state_dict().items())
     assert all(parameter.requires_grad for parameter in net.parameters())
     assert not net.training
-
-
-@pytest.mark.parametrize(("saved", "loaded"), [("channels last", "line"), ("line", "channels last")])
-def test_memory_order_is_the_networks_own(saved, loaded, path):
-    family, _ = trained(saved)
-    save(family, path)
-    other, x = load(path, FAMILIES[loaded][0]), torch.randn(4, 3, 5, 5)
-    for index in range(2):
-        assert all(same(value, other.vertex(index)[name]) for name, value in family.vertex(index).items())
-    torch.testing.assert_close(other.eval()(x), family.eval()(x))
 
 
 def test_predicate_and_groups_come_back(path):
@@ -299,18 +276,10 @@ def test_a_shape_of_ones_own_is_passed_again(path):
     save(family, path)
     with pytest.raises(FileError, match=r"Broken.*pass it, load\(path, network, shape=…\)"):
         load(path, Net)
-    with pytest.raises(FileError, match=r"\[0\.25, 0\.5\]"):
+    with pytest.raises(FileError, match=rf"{path} holds a family of shape .*\[0\.25, 0\.5\].*, not .*Broken"):
         load(path, Net, Broken((0.1,)))
     loaded, x = load(path, Net, Broken((0.25, 0.5))), torch.randn(4, 3, 5, 5)
     assert same(loaded.eval()(x), family.eval()(x))
-
-
-@pytest.mark.parametrize("shape", [Bezier(1), Line()], ids=str)
-def test_another_shape_is_refused(shape, path):
-    save(Subspace(Net, Bezier(2)), path)
-    with pytest.raises(FileError, match=rf"{path} holds a family of shape .*Bezier.*, not .*{type(shape).__name__}"):
-        load(path, Net, shape)
-    assert load(path, Net, Bezier(2)).shape == Bezier(2)
 
 
 def test_arguments_of_other_types_are_refused(path):
@@ -379,16 +348,13 @@ def test_damage_is_refused(whole, data):
         refused(path, damaged)
 
 
-def test_messages_for_what_is_no_whole_file(whole):
-    path, raw = whole
-    for damaged in (b"", raw[:-1], b"text"):
-        assert f"({len(damaged)} bytes that are not a complete safetensors file" in refused(path, damaged)
-    assert "its tensors do not match its checksum" in refused(path, raw[:-1] + bytes([raw[-1] ^ 1]))
-
-
 def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path):
     save(Subspace(Net, Line()), path)
     header, tensors = storage.read_tensors(path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(FileError, match=rf"\({len(content) - 1} bytes that are not a complete safetensors file"):
+        load(path, Net)
     name = "vertex.1.head.bias"
     bias = tensors[name].clone()
     for other in (bias + 1, bias.view(torch.int32), bias.reshape(1, -1)):
@@ -404,18 +370,14 @@ def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path)
                 load(path, Net)
 
 
-def test_a_foreign_safetensors_file_is_refused(path):
-    for header in (None, {"format": "pt"}):
-        save_file(Net().state_dict(), path, header)
-        with pytest.raises(FileError, match=f"{path} is a safetensors file but not a family.*subspaces.save"):
-            load(path, Net)
-
-
 @pytest.mark.parametrize("version", ["3", "99", ""])
-def test_another_version_is_refused(version, path):
+def test_another_version_or_a_foreign_file_is_refused(version, path):
     save(Subspace(Net, Line()), path)
     save_file(load_file(path), path, {**storage.read_header(path), "version": version})
     with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: save it anew"):
+        load(path, Net)
+    save_file(Net().state_dict(), path, {"format": "pt"})
+    with pytest.raises(FileError, match=f"{path} is a safetensors file but not a family.*subspaces.save"):
         load(path, Net)
 
 

@@ -31,16 +31,11 @@ def safest(losses: Tensor, middle: int, level: float, seed: int) -> int:
     if losses.shape[1] < 2:
         return middle
     gains = torch.where(finite[:, None], losses[middle] - losses, 0).double()
-    mean, error = moments(gains)
-    bound = torch.where(finite, mean - critical(gains, level, seed) * error, -math.inf)
+    error = gains.std(-1) / math.sqrt(gains.shape[-1])
+    bound = torch.where(finite, gains.mean(-1) - critical(gains, level, seed) * error, -math.inf)
     bound[middle] = 0
     best = int(bound.argmax())
     return best if bound[best] > 1e-12 else middle
-
-
-def moments(gains: Tensor) -> tuple[Tensor, Tensor]:
-    """Return means and their standard errors over the last dimension."""
-    return gains.mean(-1), gains.std(-1) / math.sqrt(gains.shape[-1])
 
 
 def critical(gains: Tensor, level: float, seed: int) -> Tensor:

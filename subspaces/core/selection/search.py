@@ -80,8 +80,7 @@ def path(losses: "Losses", layerwise: bool, steps: int, level: float, seed: int)
 def _walk(losses: "Losses", layerwise: bool, marks: list[int], steps: int, among: Tensor) -> Iterator[Tried]:
     """Yield the points at the marks of a path that learns from some examples; statistics are made there alone.
 
-    Alpha is the sigmoid or softmax of logits, one for the network or for each layer. Its gradient is
-    dc/dalpha^T Omega dloss/dtheta: vertices have none.
+    Alpha is the sigmoid or softmax of logits. Its gradient is dc/dalpha^T Omega dloss/dtheta: vertices have none.
     """
     shape = losses.shape
     logits = shape.midpoint().to(losses.device, torch.float64)
@@ -157,8 +156,8 @@ class Losses:
                     losses = self._run(leaves, batch, self.criterion.slope)
                     if not losses.requires_grad:
                         raise ArgumentError(
-                            f"by={self.criterion.name}: the loss has no gradient, which a search on this family "
-                            "follows; expected one that has, such as 'nll'"
+                            f"by={self.criterion.name}: the loss has no gradient, which the search follows; expected "
+                            "one that has, such as 'nll'"
                         )
                     (losses * share[places].to(losses)).sum().backward()
         return {name: torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for name, leaf in leaves.items()}
@@ -178,7 +177,6 @@ class Losses:
         return losses
 
     def _output(self, rows: Rows, network: nn.Module, batch: Any) -> Any:
-        """Return the output of the network with these weights for a batch."""
         args, named = nested.inputs(batch)
         weights: dict[str, Tensor] = {}
         for group in self.layout.groups:

@@ -37,9 +37,8 @@ class Selection:
     """The point of a family that `family.select` chose for a new domain; `family.at(selection.alpha)` is its network.
 
     `midpoint`, `value`, `best` and `worst` are means over the given examples: of the midpoint, the chosen point, and
-    the best and worst that were searched. All but the midpoint's are optimistic, because they are of points that were
-    chosen on these examples. `gain` is not: it is what the whole procedure gains over the midpoint on examples that
-    it has not seen, by cross-validation, with its standard error `error`; None without cross-validation.
+    the best and worst that were searched; all but the first are optimistic. `gain` is not: it is what the whole
+    procedure gains over the midpoint on examples that it has not seen, by cross-validation, with its standard error.
     """
 
     alpha: Alpha
@@ -60,15 +59,15 @@ class Selection:
 
         labels = "labelled examples" if self.labelled else "examples without labels"
         where = "the point" if self.moved else "no other point is better for certain: the midpoint"
+        best, worst = (f"{text(each.value)} at {shown(each.alpha)}" for each in (self.best, self.worst))
         lines = [
             f"chosen by {self.by} on {self.examples:,} {labels}: {where} {shown(self.alpha)}",
             f"there: {text(self.value)}, and {text(self.midpoint)} at the midpoint",
+            f"of the points searched, on the same examples, which flatters: best {best}; worst {worst}",
         ]
         if self.gain is not None and self.error is not None:
             gain = f"{text(self.gain)} ± {text(self.error)}"
-            lines.append(f"gain over the midpoint to expect on new examples: {gain} (cross-validated)")
-        best, worst = (f"{text(each.value)} at {shown(each.alpha)}" for each in (self.best, self.worst))
-        lines.append(f"of the points searched, on the same examples, which flatters: best {best}; worst {worst}")
+            lines.insert(2, f"gain over the midpoint to expect on new examples: {gain} (cross-validated)")
         if not self.labelled:
             lines.append("without labels: a lower entropy is surer, and need not be right more often")
         return "\n".join(lines)
@@ -99,17 +98,11 @@ def select(
 ) -> Selection:
     """Choose the point for a new domain, on a few examples of it; the family stays as it is.
 
-    The point moves away from the midpoint only where its gain is certain. Each point's gain over the midpoint is
-    a mean of differences on the same examples, with a standard error; taken is the point with the largest
-
-        mean(gain) - z error,
-
-    if that is above 0, and else the midpoint. z is found by turning the signs of the gains at random, so that a
-    family none of whose points is better is left at its midpoint with a probability of 1 - `level`, however many
-    points are searched. What this cannot see is a rare, very large loss that is not among the examples.
-
-    On a line or curve all points of a grid are measured. On a simplex, or for one point in each layer, the point
-    follows the gradient from the midpoint, and the same rule decides how far.
+    Taken is the point with the largest mean(gain) - z error over the midpoint, if that is above 0, and else the
+    midpoint (see `subspaces.core.selection.rule`): where none is better, the midpoint stays with a probability of
+    1 - `level`, however many points are searched. What this cannot see is a rare, very large loss that is not among
+    the examples. On a line or curve all points of a grid are measured; on a simplex, or for one point in each layer,
+    the point follows the gradient from the midpoint, and the same rule decides how far.
 
     Args:
         loader: batches (inputs, target), or dicts with "labels"; all of them are kept in memory.
