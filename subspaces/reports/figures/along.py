@@ -122,7 +122,6 @@ def _beta(group: Group) -> float:
 
 
 def _shades(count: int) -> list[Look]:
-    """Return looks of a sequential colour map that is even in grey too, short of its lightest part."""
     colours = [to_hex(mpl.colormaps["viridis"](0.8 * k / max(count - 1, 1))) for k in range(count)]
     return [Look(each, MARKERS[k % len(MARKERS)], shade=style.shading(count)) for k, each in enumerate(colours)]
 
