@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Chart:
     plots: Sequence[str]  # what each of those beside each other is
     states: dict[str, State]
     selects: Sequence[Select] = ()
-    legend: Sequence[dict[str, Any]] = field(default_factory=list)
+    legend: Sequence[dict[str, Any]] = ()
     height: float | None = None  # in rem
 
 
