@@ -42,13 +42,12 @@ def answers(page: Page) -> Table:
 def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
     """Return which cells are the best of their metric as they are shown, among answers with the same seeds."""
     found: set[tuple[int, int]] = set()
-    compared = [at for at, each in enumerate(answers) if each.seeds == each.group.seeds]
+    compared = [at for at, each in enumerate(answers) if each.seeds == each.group.seeds and len(answers) > 1]
     for column, metric in enumerate(page.metrics, 1):
         digits = page.places(metric) + (2 if metric.percent else 0)
         merits = {at: metric.merit(round(answers[at].spread(metric.name).mean, digits)) for at in compared}
-        best = max(merits.values(), default=-math.inf)
-        if len(answers) > 1 and best > -math.inf:
-            found |= {(at, column) for at, merit in merits.items() if math.isclose(merit, best, abs_tol=1e-12)}
+        best = max(merits.values(), default=-math.inf) - 1e-12
+        found |= {(at, column) for at, merit in merits.items() if merit > best > -math.inf}
     return found
 
 
