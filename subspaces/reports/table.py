@@ -1,10 +1,8 @@
 """Tables of evaluations: how good the answers are, on shifted data and against outliers too, and what was chosen."""
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from rich import box
@@ -27,7 +25,6 @@ OUTLIERS_CAPTION = (
 )
 SHIFTED_CAPTION = "in brackets: by how much of its value on the test examples it has changed"
 SCALED_CAPTION = "; the temperature T is fitted on validation examples; it changes no answer, only how sure it is"
-NUMBER = re.compile(r"[–+−-]?[\d.]*( ± [\d.]+)?(\u00a0?%|\u00a0(s|min|h))?")
 
 
 @dataclass(frozen=True)
@@ -39,18 +36,14 @@ class Table:
     rows: Sequence[Sequence[str]]
     groups: Sequence[str] = ()  # of each row
     best: set[tuple[int, int]] = field(default_factory=set)  # row and column
+    words: int = 1  # so many columns; all others are numbers
 
-    @cached_property
-    def numbers(self) -> list[bool]:
-        """Whether a column holds numbers alone."""
-        return [at > 0 and all(NUMBER.fullmatch(row[at]) for row in self.rows) for at in range(len(self.head))]
-
-    def rich(self, words: int) -> RichTable:
-        """Return the table for a terminal: its first columns are words, which fold; numbers stay whole."""
+    def rich(self) -> RichTable:
+        """Return the table for a terminal, where words fold and numbers stay whole."""
         table = RichTable(box=box.SIMPLE_HEAD, caption=self.caption, pad_edge=False, padding=0)
-        for place, title in enumerate(self.head[:words]):
+        for place, title in enumerate(self.head[: self.words]):
             table.add_column(title, overflow="fold", min_width=9 if place else 20)
-        for place, title in enumerate(self.head[words:], words):
+        for place, title in enumerate(self.head[self.words :], self.words):
             width = max((len(row[place]) for row in self.rows), default=0)
             table.add_column(title, justify="right", min_width=max(width, 5), overflow="fold")
         for at, (row, group) in enumerate(zip(self.rows, self.groups, strict=True)):
@@ -124,7 +117,7 @@ def filled(records: Sequence[Evaluation], split: str = "test") -> RichTable:
     ]
     head = ["answer", "chosen on", "networks", *(each.title for each in metrics)]
     caption = CAPTION.format(split=split, averaged=averaged) + SCALED_CAPTION * scaled
-    return Table(caption, head, rows, [name for name, _ in found]).rich(2)
+    return Table(caption, head, rows, [name for name, _ in found], words=2).rich()
 
 
 def _headlines(records: Sequence[Evaluation]) -> list[Metric]:
@@ -150,7 +143,7 @@ def shift_table(records: Sequence[Evaluation]) -> RichTable:
             rows.append([one.before.words, str(one.before.networks), *cells])
             names.append(f"{group.label}: mean over {sets}")
     head = ["answer on shifted data", "networks", *(each.title for each in metrics)]
-    return Table(SHIFTED_CAPTION, head, rows, names).rich(1)
+    return Table(SHIFTED_CAPTION, head, rows, names).rich()
 
 
 def outlier_table(records: Sequence[Evaluation]) -> RichTable:
@@ -159,4 +152,4 @@ def outlier_table(records: Sequence[Evaluation]) -> RichTable:
     found = [(record.name, line) for record in records for line in lines_on(record, outliers=True)]
     rows = [[line["what"], line["name"], str(line["networks"]), *_cells(line["metrics"], metrics)] for _, line in found]
     head = ["answer", "outliers", "networks", *(each.title for each in metrics)]
-    return Table(OUTLIERS_CAPTION, head, rows, [name for name, _ in found]).rich(2)
+    return Table(OUTLIERS_CAPTION, head, rows, [name for name, _ in found], words=2).rich()

@@ -1,7 +1,6 @@
 """Run folders as training and evaluation leave them, made up in a moment, for tests of figures and of the page.
 
-The numbers are those of pretended networks: vertex i answers with logits s·onehot(y) + noise_0 + noise_i, a
-point with the mixture of its vertices, so that metrics, bins and curves of a row belong together.
+The numbers are drawn at random, each once.
 
     folder = made_runs.run(tmp_path, "line", seed=1, beta=0.5)       # one run
     folders = made_runs.family(tmp_path)                              # a dict of lists: one of each kind, 3 seeds
@@ -88,69 +87,19 @@ def logged(recipe: Recipe) -> list[dict[str, Any]]:
 # The record
 
 
-class Pretended:
-    """The logits of a run's networks on one split."""
-
-    def __init__(self, recipe: Recipe, images: int, number: int) -> None:
-        random = np.random.default_rng([2, recipe.seed, _own(recipe, "vertices"), number])
-        m = recipe.result_shape().vertices
-        self.labels = np.random.default_rng(number).integers(0, CLASSES, images)
-        shared = (
-            0.6 + 0.3 / (1 + 20 * _own(recipe, "beta")) + 0.05 * _own(recipe, "layerwise")
-        )  # how alike the vertices are
-        common = random.normal(size=(images, CLASSES))
-        own = random.normal(size=(m, images, CLASSES))
-        self.logits = 2.4 * np.eye(CLASSES)[self.labels] + np.sqrt(shared) * common + np.sqrt(1 - shared) * own
-
-    def at(self, coefficients: list[float]) -> Array:
-        return softmax(1.8 * np.tensordot(coefficients, self.logits, 1))
-
-
-def softmax(logits: Array) -> Array:
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))
-
-
 def row(
-    network: Pretended, split: str, role: str, alphas: list[Any], cs: list[list[float]], average: str | None
+    random: np.random.Generator, split: str, images: int, role: str, alphas: list[Any], cs: Array, average: str | None
 ) -> Row:
-    """Measure a point, or the ensemble of several."""
-    each = np.stack([network.at(c) for c in cs])
-    mean = each.mean(0) if average != "logits" else softmax(np.log(each).mean(0))
-    diversity = None
-    if average is not None:
-        pairs = list(itertools.combinations(range(len(cs)), 2))
-        tv = np.mean([np.abs(each[i] - each[j]).sum(-1).mean() / 2 for i, j in pairs])
-        differ = np.mean([(each[i].argmax(-1) != each[j].argmax(-1)).mean() for i, j in pairs])
-        diversity = {"tv": float(tv), "disagreement": float(differ), "feature_cosine": float(1 - tv)}
-    reliability, metrics = measured(mean, network.labels)
-    curve = risk_coverage(mean, network.labels)
-    metrics["aurc"] = float(np.mean(curve.risk))
-    about = ("point" if average is None else "ensemble", role, alphas, cs, split, len(network.labels))
-    return Row(*about, metrics, reliability, curve, average, diversity, networks=len(cs))
-
-
-def measured(p: Array, labels: Array) -> tuple[Reliability, dict[str, float]]:
-    right, confidence = p.argmax(-1) == labels, p.max(-1)
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    members = [bins == b for b in range(BINS)]
-    count = [int(inside.sum()) for inside in members]
-    means = [
-        [float(values[inside].mean()) if inside.any() else None for inside in members]
-        for values in (confidence, right.astype(float))
-    ]
-    ece = sum(n * abs(c - a) for n, c, a in zip(count, *means, strict=True) if n) / len(labels)
-    nll = -np.log(p[np.arange(len(labels)), labels]).mean()
-    brier = ((p - np.eye(CLASSES)[labels]) ** 2).sum(-1).mean()
-    metrics = {"accuracy": float(right.mean()), "nll": float(nll), "brier": float(brier), "ece": float(ece)}
-    return Reliability(count, means[0], means[1]), {**metrics, "adaptive_ece": float(ece) * 0.9}
-
-
-def risk_coverage(p: Array, labels: Array, points: int = 50) -> RiskCoverage:
-    wrong = (p.argmax(-1) != labels)[np.argsort(-p.max(-1))]
-    kept = np.unique(np.linspace(1, len(wrong), points).round().astype(int))
-    risks = wrong.cumsum() / np.arange(1, len(wrong) + 1)
-    return RiskCoverage([float(k / len(wrong)) for k in kept], [float(risks[k - 1]) for k in kept])
+    """Make up what a point, or the ensemble of several, has measured."""
+    diversity = None if average is None else dict(zip(("tv", "disagreement"), random.uniform(0.1, 0.4, 2), strict=True))
+    chances = np.arange(BINS) ** 2.0
+    count = random.multinomial(images, chances / chances.sum())
+    found = ((np.arange(BINS) + random.random(BINS)) / BINS, random.random(BINS))
+    means = [[float(value) if n else None for value, n in zip(each, count, strict=True)] for each in found]
+    curve = RiskCoverage(np.linspace(0.02, 1, 50).tolist(), np.sort(random.uniform(0, 0.3, 50)).tolist())
+    metrics = {each.name: float(random.uniform(0.2, 0.9)) for each in of_task("classification")}
+    about = ("point" if average is None else "ensemble", role, alphas, cs.tolist(), split, images, metrics)
+    return Row(*about, Reliability(count.tolist(), *means), curve, average, diversity, networks=len(cs))
 
 
 def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
@@ -209,13 +158,13 @@ def evaluated(
         statistics={"images": 1200, "batch": recipe.batch},
     )
     for number, (split, images) in enumerate(splits.items()):
-        network = Pretended(recipe, images, number)
+        random = np.random.default_rng([2, recipe.seed, shape.vertices, number, len(recipe.method)])
         for role, alphas, together in wanted(recipe):
-            cs = [coefficients(recipe, alpha) for alpha in alphas]
+            cs = np.array([coefficients(recipe, alpha) for alpha in alphas])
             for average in ("probabilities", "logits") if together else (None,):
-                record.rows.append(row(network, split, role, alphas, cs, average))
+                record.rows.append(row(random, split, images, role, alphas, cs, average))
         if split == "test" and shape.vertices > 1:
-            record.examples = changing(network, record.rows, split)
+            record.examples = changing(random, record.rows, split)
     if planes and shape.vertices >= 2:
         record.planes.append(plane(recipe))
     if recipe.method in ("line", "curve"):
@@ -231,23 +180,21 @@ def best(record: Evaluation, split: str) -> Choice:
     return Choice("point", "accuracy", split, split == "test", chosen.alphas[0], reported)
 
 
-def changing(network: Pretended, rows: list[Row], split: str) -> Examples:
-    """Return the images whose predictions change most over the points."""
-    points = [row for row in rows if row.kind == "point" and row.split == split]
-    answers = np.stack([network.at(row.coefficients[0]) for row in points])  # [points, images, classes]
-    predicted = answers.argmax(-1)
-    changes = np.array([len(set(predicted[:, k])) for k in range(predicted.shape[1])])
-    chosen = np.argsort(-changes, kind="stable")[:12]
-    images = np.random.default_rng(4).integers(0, 256, (len(chosen), 1, 8, 8), np.uint8)
+def changing(random: np.random.Generator, rows: list[Row], split: str, count: int = 12) -> Examples:
+    """Make up images whose predictions change over the points."""
+    alphas = list(
+        {str(row.alphas): row.alphas[0] for row in rows if row.kind == "point" and row.split == split}.values()
+    )
+    images = random.integers(0, 256, (count, 1, 8, 8), np.uint8)
     return Examples(
         split=split,
-        alphas=[row.alphas[0] for row in points],
+        alphas=alphas,
         size=list(images.shape[1:]),
         images=base64.b64encode(images.tobytes()).decode(),
-        labels=network.labels[chosen].tolist(),
-        indices=chosen.tolist(),
-        predicted=predicted[:, chosen].tolist(),
-        confidence=answers.max(-1)[:, chosen].tolist(),
+        labels=random.integers(0, CLASSES, count).tolist(),
+        indices=random.permutation(60)[:count].tolist(),
+        predicted=random.integers(0, CLASSES, (len(alphas), count)).tolist(),
+        confidence=random.uniform(0.1, 1, (len(alphas), count)).tolist(),
     )
 
 

@@ -1,6 +1,5 @@
 """A metric along lines and curves, for several strengths of the penalty, and against the number of vertices."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -90,39 +89,36 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
 def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a panel for every method, with colours from dark to light as beta grows."""
     metric = metric or usual(groups)[0].name
-    families: dict[str, list[Group]] = {}  # in order of beta, by what they are called without it
-    for group in sorted((each for each in groups if each.interval and not math.isnan(_beta(each))), key=_beta):
-        rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
-        families.setdefault(", ".join(rest) or group.label, []).append(group)
+    families: dict[str, dict[float, Group]] = {}  # by beta, and by what they are called without it
+    for group in groups:
+        beta = None if group.training is None else group.training.recipe.get("beta")
+        if group.interval and beta is not None:
+            rest = [part for part in group.label.split(", ") if not part.startswith("β = ")]
+            families.setdefault(", ".join(rest) or group.label, {})[float(beta)] = group
     if not any(len(members) > 1 for members in families.values()):
         raise UserError("no line or curve with several β among the runs: expected two or more that differ in β alone")
     singles = [group for group in groups if group.single]
-    strengths = sorted({_beta(group) for members in families.values() for group in members})
+    strengths = sorted({beta for members in families.values() for beta in members})
     looks = dict(zip(strengths, _shades(len(strengths)), strict=True))
     alone = len(families) == 1
     drawing = style.blank(style.COLUMN if alone else style.PAGE, 2.35)
     panels = drawing.subplots(1, len(families), sharey=True, squeeze=False)[0]
     methods: dict[str, Line2D] = {}
     for axes, (name, members) in zip(panels, families.items(), strict=True):
-        named = [*(replace(group, label=f"β = {_beta(group):g}") for group in members), *singles]
-        shown = [*(looks[_beta(group)] for group in members), *style.looks(singles)]
+        ordered = sorted(members)
+        named = [*(replace(members[beta], label=f"β = {beta:g}") for beta in ordered), *singles]
+        shown = [*(looks[beta] for beta in ordered), *style.looks(singles)]
         handles, lines = panel(axes, named, shown, metric, split)
         methods |= {str(handle.get_label()): handle for handle in handles}
         axes.set_title(f"{name} · {style.heading(groups, split)}" if alone else name)
     panels[0].set_ylabel(described(metric, groups).axis)
     heading = "" if alone else style.heading(groups, split)
-    ordered = [*(methods.pop(f"β = {beta:g}") for beta in strengths), *methods.values()]
-    legends(drawing, ordered, lines, groups, 2 if alone else 4, heading)
+    first = [methods.pop(f"β = {beta:g}") for beta in strengths]
+    legends(drawing, [*first, *methods.values()], lines, groups, 2 if alone else 4, heading)
     return drawing
 
 
-def _beta(group: Group) -> float:
-    found = None if group.training is None else group.training.recipe.get("beta")
-    return math.nan if found is None else float(found)
-
-
 def _shades(count: int) -> list[Look]:
-    """Return looks of a sequential colour map that is even in grey too, short of its lightest part."""
     colours = [to_hex(mpl.colormaps["viridis"](0.8 * k / max(count - 1, 1))) for k in range(count)]
     return [Look(each, MARKERS[k % len(MARKERS)], shade=style.shading(count)) for k, each in enumerate(colours)]
 

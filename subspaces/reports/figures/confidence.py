@@ -78,7 +78,6 @@ def _pooled(answer: GroupAnswer, split: str) -> tuple[Array, Array, Array]:
 
 
 def _title(answer: GroupAnswer) -> str:
-    """Return what predicts, in lines that fit above a diagram, and its ECE."""
     method, _, words = answer.label.rpartition(": ")
     names = [style.wrapped(name, 23) for name in ([f"{method}:", words] if method else [words])]
     return "\n".join([*names, f"ECE {statistics.shown(answer.spread('ece'), 100, 1)} %"])

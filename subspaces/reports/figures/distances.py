@@ -77,6 +77,7 @@ def predictions(group: Group, name: str, split: str) -> Array:
     check_split(group, split)
     frame = group.frame[(group.frame["data"] == split) & (group.frame["kind"] == "ensemble")]
     frame = frame[(frame["role"] == "along") & (frame["alpha"] == 0) if group.interval else frame["role"] == "vertex"]
+    frame = frame.drop_duplicates("seeds")
     found = dict(zip(frame["seeds"], frame[name], strict=True)) if name in frame else {}
     for one, seed in zip(group.evaluations, group.seeds, strict=True):
         if np.isnan(found.get((seed,), np.nan)):

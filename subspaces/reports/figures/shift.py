@@ -132,7 +132,6 @@ def _bars_of(group: Group, look: style.Look, places: Places, shown: Metric, stan
 
 
 def _minus(group: Group, changes: Changes, zero: Changes | None) -> list[Spread]:
-    """Return changes in percent, or the differences to standard training with the same seeds."""
     if zero is not None:
         changes = [{s: a[s] - b[s] for s in a if s in b} for a, b in zip(changes, zero, strict=True)]
     if not all(changes):
@@ -141,7 +140,6 @@ def _minus(group: Group, changes: Changes, zero: Changes | None) -> list[Spread]
 
 
 def _named(axes: Axes, places: Places) -> Any:
-    """Write what each place is below it, and above it which group it belongs to; return the middles of all."""
     kinds = [place[0].group if len(place) == 1 else "" for place in places]
     where = np.cumsum([0.0, *(1 + GAP * (one != other) for one, other in itertools.pairwise(kinds))])
     names = [place[0].label if len(place) == 1 else f"mean of {len(place)}" for place in places]

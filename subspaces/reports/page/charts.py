@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class Chart:
     plots: Sequence[str]  # what each of those beside each other is
     states: dict[str, State]
     selects: Sequence[Select] = ()
-    legend: Sequence[dict[str, Any]] = field(default_factory=list)
+    legend: Sequence[dict[str, Any]] = ()
     height: float | None = None  # in rem
 
 
@@ -68,7 +68,6 @@ def template() -> dict[str, Any]:
 
 
 def _state(caption: str, *plots: tuple[Sequence[Any], dict[str, Any]]) -> State:
-    """Return caption, traces and layouts as plain data."""
     data = [[trace.to_plotly_json() for trace in traces] for traces, _ in plots]
     layouts = [go.Layout(layout).to_plotly_json() for _, layout in plots]
     made = [{"data": traces, "layout": layout} for traces, layout in zip(data, layouts, strict=True)]
@@ -145,7 +144,6 @@ def _along_line(one: Series, grid: Any, form: str, suffix: str) -> list[Any]:
 
 
 def _training(page: Page) -> Chart | None:
-    """Return how far apart the vertices are over the epochs; None where no log has it."""
     parts = [described(name) for name in series.LOGGED]
     found = [series.logged(page.groups, part) for part in parts]
     if not found[0]:
@@ -161,7 +159,6 @@ def _training(page: Page) -> Chart | None:
 
 
 def _selective(page: Page) -> Chart | None:
-    """Return the error over the coverage; None where nothing has one."""
     found = series.selective(page.groups, page.split)
     if not found:
         return None
@@ -181,7 +178,6 @@ def _selective(page: Page) -> Chart | None:
 
 
 def _shift(shifted: Shifted) -> Chart | None:
-    """Return a metric by kind and severity of shifted data; None where there are none."""
     page, names = shifted.page, [plain(each.label) for each in shifted.found]
     strengths = [str(severity) if severity else "as given" for severity in shifted.severities]
     layout: dict[str, Any] = {"xaxis_title_text": "Severity", "yaxis_range": [len(names) - 0.5, -0.5]}
@@ -221,7 +217,6 @@ def _colours(metric: Metric, title: str = "") -> dict[str, Any]:
 
 
 def _planes(page: Page) -> Chart | None:
-    """Return the planes through three networks with a metric as height; None where there are none."""
     every = [(group, one, plane) for group, one in page.evaluations for plane in one.planes if begun(plane)]
     every.sort(key=lambda each: each[0].single)
     metrics = [each for each in page.metrics if all(each.name in plane.values for _, _, plane in every)]
@@ -256,7 +251,6 @@ def _surface(page: Page, plane: Plane, metric: Metric) -> Any:
 
 
 def _drawn_in(plane: Plane) -> list[Any]:
-    """Return the subspaces and the corners in a plane."""
     found: list[Any] = []
     for drawn in plane.drawn:
         words = [plain(drawn.label) + f", {each:.3g} off the plane" * (each > 0.01) for each in drawn.distance]
@@ -274,7 +268,6 @@ def _drawn_in(plane: Plane) -> list[Any]:
 
 
 def _sides(plane: Plane) -> dict[str, Any]:
-    """Return axes of one scale, and the names of the corners."""
     side: dict[str, Any] = {"title": {"text": "L2 distance"}, "showgrid": False, "constrain": "domain"}
     named = {"showarrow": False, "yshift": 18, "font": {"color": WHITE, "size": 12}, "bgcolor": "rgba(0,0,0,0.65)"}
     corners = [{"x": each.x, "y": each.y, "text": plain(each.label), "borderpad": 3} for each in plane.corners]

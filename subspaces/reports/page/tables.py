@@ -31,11 +31,10 @@ def answers(page: Page) -> Table:
     for each in found:
         own = "" if each.seeds == each.group.seeds else f" ({seeded(each.seeds)})"
         numbers = [page.shown(each.spread(metric.name), metric) for metric in page.metrics]
-        time = [_training_time(each)] if page.trained else []
-        rows.append([each.words + own, *numbers, str(each.networks), *time])
+        rows.append([each.words + own, *numbers, str(each.networks)])
     seeds = {each.label: "" if alike or each.training is None else f", {seeded(each.seeds)}" for each in page.groups}
     caption = "How good each answer is, and what it costs" + ", mean ± standard deviation over seeds" * page.several
-    names = ["Answer", *head(page.metrics), "Networks at test", *(["Training time"] if page.trained else [])]
+    names = ["Answer", *head(page.metrics), "Networks at test"]
     groups = [each.group.label + seeds[each.group.label] for each in found]
     return Table(caption + "; bold: the best" * alike, names, rows, groups, _best(page, found) if alike else set())
 
@@ -43,24 +42,13 @@ def answers(page: Page) -> Table:
 def _best(page: Page, answers: list[GroupAnswer]) -> set[tuple[int, int]]:
     """Return which cells are the best of their metric as they are shown, among answers with the same seeds."""
     found: set[tuple[int, int]] = set()
-    compared = [at for at, each in enumerate(answers) if each.seeds == each.group.seeds]
+    compared = [at for at, each in enumerate(answers) if each.seeds == each.group.seeds and len(answers) > 1]
     for column, metric in enumerate(page.metrics, 1):
         digits = page.places(metric) + (2 if metric.percent else 0)
         merits = {at: metric.merit(round(answers[at].spread(metric.name).mean, digits)) for at in compared}
-        best = max(merits.values(), default=-math.inf)
-        if len(answers) > 1 and best > -math.inf:
-            found |= {(at, column) for at, merit in merits.items() if math.isclose(merit, best, abs_tol=1e-12)}
+        best = max(merits.values(), default=-math.inf) - 1e-12
+        found |= {(at, column) for at, merit in merits.items() if merit > best > -math.inf}
     return found
-
-
-def _training_time(answer: GroupAnswer) -> str:
-    """Return how long the training of an answer takes, on average over seeds; a dash where that is not known."""
-    known = [each.training.seconds for each in answer.group.evaluations if each.training is not None]
-    if not known or None in known:
-        return NONE
-    seconds = answer.runs * sum(filter(None, known)) / len(known)
-    size, name = (1, "s") if seconds < 100 else (60, "min") if seconds < 6000 else (3600, "h")
-    return f"{seconds / size:{'.2g' if seconds / size < 10 else '.0f'}}\u00a0{name}"
 
 
 def of_runs(page: Page) -> Table:
@@ -72,7 +60,7 @@ def of_runs(page: Page) -> Table:
         values = [page.shown(row.metrics.get(each.name) if row else None, each) for each in page.metrics]
         rows.append([one.name, group.label, one.answers[0].words, *seed, *values])
     names = ["Run", "Method", "Answer", *(["Seed"] if page.trained else []), *head(page.metrics)]
-    return Table(f"The own answer of each run, {page.split} split", names, rows)
+    return Table(f"The own answer of each run, {page.split} split", names, rows, words=3)
 
 
 def points(page: Page) -> str:
@@ -105,7 +93,7 @@ def choices(page: Page) -> Table | None:
         if group.single or middle(group, one)
     ]
     names = ["Run", "Chosen", "By", "On", *head(page.headline)]
-    return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows) if rows else None
+    return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows, words=4) if rows else None
 
 
 def value_of(value: Any) -> str:
@@ -163,7 +151,6 @@ class Shifted:
 
 
 def _signed(change: Spread) -> str:
-    """Return a relative change in percent with its sign; zero has none."""
     if math.isnan(change.mean):
         return NONE
     return signed(100 * change.mean, 1) + ("" if change.std is None else f" ± {100 * change.std:.1f}")
