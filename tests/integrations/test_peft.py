@@ -81,18 +81,9 @@ def test_the_midpoint_merges_into_a_plain_model(trained: ss.Subspace, tmp_path: 
 
 
 def test_a_checkpoint_of_adapters_holds_no_base_and_continues(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "max_steps": 4,
-        "save_strategy": "steps",
-        "save_steps": 2,
-        "gradient_checkpointing": True,
-    }
-    made = partial(
-        SubspaceTrainer,
-        args=arguments(tmp_path, gradient_checkpointing=True, **settings),
-        train_dataset=classified(),
-        shared=False,
-    )
+    steps: dict[str, Any] = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
+    settings = arguments(tmp_path, gradient_checkpointing=True, **steps)
+    made = partial(SubspaceTrainer, args=settings, train_dataset=classified(), shared=False)
     whole, again = (made(family_of(with_lora(), ss.Simplex(3))) for _ in range(2))
     whole.train()
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
