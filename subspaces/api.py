@@ -49,7 +49,8 @@ def export(
         path: the file, whose name ends in .safetensors (weights alone), .pt2 (torch.export) or .onnx. Its card lies
             beside it, with .md added to the name.
         point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "family" (alpha is an input), a
-            point such as 0.3 or [0.2, 0.3, 0.5], several points, or "ensemble" (the vertices, or 0.1 and 0.9).
+            point such as 0.3 or [0.2, 0.3, 0.5], several points, "ensemble" (the vertices, or 0.1 and 0.9), or a
+            tensor with a point for each layer, such as torch.tensor(selection.alpha).
         example: a few inputs of a module, as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
             tuple of tensors, or a dict of them by keyword. Weights alone need none.
         task: what a module returns: by default `Classification()`, logits [n, classes]; "tokens", "pixels", or

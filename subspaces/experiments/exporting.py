@@ -75,7 +75,9 @@ def of_run(
         "versions": {**versions(), "commit": commit() or "unknown"},
     }
     selected = isinstance(point, str) and point == "selected"
-    chosen = _selected(run) if selected else choose(point, subject.shape, subject.terms.middle)
+    chosen = (
+        _selected(run) if selected else choose(point, subject.shape, len(subject.family.layers), subject.terms.middle)
+    )
     return Export(
         subject.family,
         chosen,

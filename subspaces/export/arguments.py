@@ -20,8 +20,8 @@ from subspaces.export.description import Kind
 
 NAMES = ("midpoint", "selected", "ensemble", "family")
 PAIR = (0.1, 0.9)  # of a line or curve, as evaluation measures it
-Point = str | float | Sequence[Any] | Mapping[str, Any] | Tensor
-"""A name, a number, coordinates, a point for each layer, or several points that are averaged."""
+Point = str | float | Sequence[Any] | Tensor
+"""A name, a number, coordinates, several points that are averaged, or a tensor with a point for each layer."""
 EXPECTED = "a few inputs of the network, such as torch.rand(16, 3, 32, 32), a tuple of tensors, or a dict of them"
 
 
@@ -38,8 +38,8 @@ class Chosen:
     note: str = ""  # for the card
 
 
-def choose(point: Any, shape: Shape, middle: str = "midpoint") -> Chosen:
-    """Return the points that a user names; `middle` is what the midpoint of the family is called."""
+def choose(point: Any, shape: Shape, layers: int, middle: str = "midpoint") -> Chosen:
+    """Return the points of a family of so many layers that a user names; `middle` is what its midpoint is called."""
     name = point if isinstance(point, str) else ""
     if name == "midpoint":
         return Chosen("network", middle, (0.0 if shape.vertices == 1 else shape.midpoint().tolist(),))
@@ -55,8 +55,8 @@ def choose(point: Any, shape: Shape, middle: str = "midpoint") -> Chosen:
         raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
     if name == "ensemble":
         return together(torch.eye(shape.vertices).tolist() if shape.point else PAIR)
-    if isinstance(point, Mapping) and point:
-        return Chosen("network", "a point for each layer", (dict(point),))
+    if isinstance(point, Tensor) and point.shape == (layers, *shape.point):
+        return Chosen("network", "a point for each layer", (point.tolist(),))
     found = point.tolist() if isinstance(point, Tensor) else point
     parts = list(found) if checks.listed(found) else [found]
     if shape.point and parts and not any(isinstance(each, str) or checks.listed(each) for each in parts):
@@ -64,6 +64,11 @@ def choose(point: Any, shape: Shape, middle: str = "midpoint") -> Chosen:
     alphas = [_alpha(each, shape) for each in parts]
     if not alphas:
         raise ArgumentError(f"point={checks.shown(point)}: expected one point or more, each {shape.domain}")
+    if len(alphas) == layers > 1 and not isinstance(parts[0], str):
+        raise ArgumentError(
+            f"point={checks.shown(point)}: as many points as layers; pass torch.tensor(point) for one in each layer, "
+            "or export family.ensemble(points), which averages them"
+        )
     return together(alphas) if len(alphas) > 1 else Chosen("network", f"the point {shown(alphas[0])}", tuple(alphas))
 
 

@@ -253,7 +253,7 @@ def of_module(
         "versions": versions(),
     }
     if isinstance(module, Subspace):
-        chosen = choose(point, module.shape)
+        chosen = choose(point, module.shape, len(module.layers))
     elif isinstance(point, str) and point == "midpoint":
         chosen = Chosen("ensemble" if isinstance(module, Ensemble) else "network", "as it was given")
     else:

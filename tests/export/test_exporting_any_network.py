@@ -317,6 +317,7 @@ IMAGES_REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), {}, "lazy parameters: call it once"),
     (lambda: nn.Sequential(nn.Flatten(), nn.Linear(32, 1)), {}, "of two classes or more"),
     (lambda: ss.Subspace(small, ss.Line()), {}, "pass statistics=, the training loader"),
+    (lambda: ss.Subspace(small, ss.Line()), {"point": [0.1, 0.5, 0.9]}, "as many points as layers"),
     (lambda: 3, {"example": None}, "export got 3: expected a network"),
 ]
 

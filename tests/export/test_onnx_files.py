@@ -71,14 +71,6 @@ def large() -> Any:
     return tensor
 
 
-def sparse() -> Any:
-    value = numpy_helper.from_array(np.ones(1, np.float32), "s")
-    index = numpy_helper.from_array(np.zeros(1, np.int64), "i")
-    model = graph([*REST, LAST])
-    model.graph.sparse_initializer.append(helper.make_sparse_tensor(value, index, [10**12]))
-    return model
-
-
 LOOP = helper.make_node("Loop", ["", "true"], ["x"], body=body())
 OWN = helper.make_function("mine", "F", ["x"], ["y"], [node("F", "x", "y", domain="mine")], [])
 WORDS = numpy_helper.from_array(np.array(["a"], dtype=object), "words")
@@ -96,7 +88,6 @@ STRANGE: dict[str, tuple[Any, str]] = {
     "other operators": (beside(node("Gelu", "flat", "x", domain="com.microsoft")), "'com.microsoft:Gelu'"),
     "text that doubles": (beside(node("StringConcat", "a", "a", "x")), "operator 'StringConcat'"),
     "text": (graph([*REST, LAST], [WORDS]), "the tensor 'words' of text"),
-    "sparse tensors": (sparse(), "'sparse_initializer'"),
     "a tensor larger than the file": (graph([*REST, LAST], [large()]), "of shape [1000000000000]"),
 }
 

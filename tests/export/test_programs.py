@@ -85,6 +85,6 @@ def test_a_family_without_batch_norm_is_exact_everywhere(tmp_path: Path) -> None
     ],
 )
 def test_points_as_one_may_write_them(point: Any, shape: ss.Shape, alphas: list[Any]) -> None:
-    chosen = choose(point, shape)
+    chosen = choose(point, shape, layers=9)
     assert list(chosen.alphas) == alphas
     assert chosen.kind == ("network" if len(alphas) == 1 else "ensemble")
