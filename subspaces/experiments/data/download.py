@@ -97,9 +97,11 @@ def _fetched(url: str, md5: str, target: Path, progress: Progress | None) -> Pat
     import pooch  # type: ignore[import-untyped]
 
     name = url.rpartition("/")[2]
-    pooch.get_logger().setLevel("ERROR")
     files = pooch.create(target, "", registry={name: f"md5:{md5}"}, urls={name: url}, retry_if_failed=3)
     bar = None if progress is None else _Bar(name, progress)
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
     try:
         return Path(files.fetch(name, downloader=pooch.HTTPDownloader(bar, chunk_size=1 << 20, timeout=60)))
     except ValueError as error:  # another checksum
@@ -108,6 +110,8 @@ def _fetched(url: str, md5: str, target: Path, progress: Progress | None) -> Pat
         if error.errno is not None:  # of the disk
             raise
         raise ConnectionError(f"{url}: {error}: run the same command again later") from None
+    finally:
+        logger.setLevel(level)
 
 
 class _Bar:
