@@ -142,7 +142,7 @@ class _Reader(TorchDataset["Batch | Exception"]):
         numbers = self._numbers(epoch, indices)
         try:
             images = self._crops(indices, numbers) if isinstance(self.split, Split) else self._views(indices, numbers)
-        except (ArgumentError, OSError, ImportError) as error:
+        except (DataError, OSError, ImportError) as error:
             return error
         if self.flip:
             images = torch.where((numbers[:, -1] < 0.5)[:, None, None, None], images.flip(2), images)
@@ -175,13 +175,15 @@ class _Reader(TorchDataset["Batch | Exception"]):
         for path, own in zip(map(self.split.path, indices), numbers, strict=True):
             try:
                 image = decoding.decode(path)
+                if self.resized_crop:
+                    box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
+                    found.append(decoding.part(image, box.tolist(), self.size))
+                else:
+                    found.append(decoding.centre_view(image, self.resize, self.size))
             except FileNotFoundError:
                 raise DataError(f"{path}: there is no such file any more: put it back, or get it again") from None
-            if self.resized_crop:
-                box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
-                found.append(decoding.part(image, box.tolist(), self.size))
-            else:
-                found.append(decoding.centre_view(image, self.resize, self.size))
+            except decoding.UnreadableError as error:
+                raise DataError(f"{path}: {error}") from None
         return torch.from_numpy(np.stack(found))
 
 

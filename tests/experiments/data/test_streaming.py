@@ -195,9 +195,13 @@ def same(x: torch.Tensor, crop: np.ndarray, mirrored: bool) -> bool:
     ("harm", "said"),
     [
         (lambda file: file.write_bytes(b"no image"), r"8 bytes that are not a whole image \(.*\): get it again"),
+        (
+            lambda file: Image.new("L", (60_000, 2)).save(file, "PNG"),
+            "7,680,000 × 256 pixels, more than 100,000,000: scale it down or cut it",
+        ),
         (lambda file: file.unlink(), "there is no such file any more: put it back, or get it again"),
     ],
-    ids=["damaged", "gone"],
+    ids=["damaged", "a strip", "gone"],
 )
 def test_a_file_that_cannot_be_read_is_named_in_one_line_from_a_worker_too(tmp_path, harm, said):
     made.folders(tmp_path, classes=1, per_class=1)
