@@ -57,16 +57,6 @@ def test_the_number_of_workers_does_not_matter(files, workers):
     assert_same(batches(loader(array(), workers=workers, **options)), batches(loader(array(), **options)))
 
 
-def test_the_size_of_a_batch_does_not_matter_to_an_image(files):
-    def by_path(size: int) -> dict:
-        stream = loader(replace(files.train, labels=torch.arange(12)), batch=size, **TRAINING)
-        return {int(label): image for x, y in stream for image, label in zip(x, y, strict=True)}
-
-    first, second = by_path(5), by_path(12)
-    assert sorted(first) == list(range(12))
-    assert all(torch.equal(first[key], second[key]) for key in first)
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_resumes_at_an_epoch(files, workers):
     whole = loader(files.train, **TRAINING)
