@@ -27,7 +27,7 @@ from timing import CACHES, CLOCKS, Pace, Record, Run, compared
 from subspaces.core.memory import keep_memory
 from subspaces.evaluation.environment import commit, environment
 from subspaces.experiments import data
-from subspaces.experiments.data.loading import READERS
+from subspaces.experiments.data.loading import SOURCES
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
@@ -52,7 +52,7 @@ PLAIN: dict[str, dict[str, Any]] = {  # what a loop is called, and what it is
     "plain loop": {"compiled": False, "workers": True},
 }
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SIZES = {name: reader.size for name, reader in READERS.items() if reader.size is not None}
+SIZES = {name: source.fits for name, source in SOURCES.items() if source.fits is not None}
 SEEDS = "a single engine has the seed 0, each of k at once or in a stack one of 0 to k - 1"
 
 

@@ -1,9 +1,10 @@
 """Image files, with Pillow, and files of arrays: damaged and oversized ones are errors that name the file."""
 
+import threading
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,18 +20,11 @@ Pixels = npt.NDArray[np.uint8]  # [H, W, C]
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")  # others may run programs
 PIXELS = 10**8  # of one file: more is a mistake, or meant to fill the memory
 SIDE = 65_535  # pixels of an image's longer side, as many as a JPEG may have
+LARGE = 10**7  # pixels of an image that is decoded alone, since each takes up to 20 bytes
 UNPACKED = 1 << 32  # bytes of an .npz file; an .npy file is mapped
-DAMAGED = (
-    ValueError,
-    KeyError,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
-    MemoryError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+DAMAGED = (ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
 """What is raised for files of arrays that are damaged, encrypted or compressed in an unknown way."""
+_alone = threading.Lock()
 
 
 class UnreadableError(ArgumentError):
@@ -48,7 +42,8 @@ def opened(path: Path) -> "Iterator[Image]":
     try:
         with Image.open(path, formats=FORMATS) as image:
             check_size(image.width, image.height)
-            yield image
+            with _alone if image.width * image.height > LARGE else nullcontext():
+                yield image
     except UnreadableError as error:
         raise DataError(f"{path}: {error}") from None
     except Image.DecompressionBombError as error:

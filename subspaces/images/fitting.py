@@ -46,6 +46,8 @@ def read_image(path: Path, form: Form) -> Tensor:
         numbers = numbers @ np.array(GREY, np.float32)
     if numbers.ndim == 2:
         numbers = np.repeat(numbers[..., None], channels, axis=-1)
+    if numbers.shape[2] != channels:
+        raise UnreadableError(f"it has {numbers.shape[2]} channels, and the model takes {channels}")
     return torch.from_numpy(np.ascontiguousarray(numbers.transpose(2, 0, 1)))
 
 

@@ -1,8 +1,8 @@
 """Data sets: reading their publishers' files, fetching them, and batches on the device."""
 
 from subspaces.errors import DataError
-from subspaces.experiments.data.download import SOURCES, Source, absent, check, describe, get
-from subspaces.experiments.data.loading import NAMES, Size, fingerprint_of, load, size_of, with_label_noise
+from subspaces.experiments.data.download import absent, check, describe, get
+from subspaces.experiments.data.loading import NAMES, SOURCES, Size, fingerprint_of, load, size_of, with_label_noise
 from subspaces.experiments.data.own_images import DataWarning
 from subspaces.experiments.data.resident import Abreast, ResidentLoader, Share
 from subspaces.experiments.data.streaming import StreamingLoader
@@ -20,7 +20,6 @@ __all__ = [
     "ResidentLoader",
     "Share",
     "Size",
-    "Source",
     "Split",
     "StreamingLoader",
     "absent",

@@ -1,70 +1,16 @@
-"""Where the data sets come from: their publishers' files, fetched, compared with the checksums and unpacked."""
+"""Data sets from their publishers: fetched, compared with the checksums, unpacked and checked."""
 
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.display import Progress
-from subspaces.experiments.data.loading import READERS, check_name_and_root, load
+from subspaces.experiments.data.loading import SOURCES, check_name_and_root, load
 from subspaces.experiments.data.own_images import DataWarning
 from subspaces.text import nearest
-
-
-@dataclass(frozen=True)
-class Source:
-    """One data set: what it is, its terms, and what `get` fetches into which folder below the root."""
-
-    name: str
-    description: str
-    size: str
-    licence: str
-    files: Mapping[str, str] = field(default_factory=dict)  # address: MD5
-    folder: str = "."
-    instructions: str = ""  # where it cannot be fetched, why, and what to do instead
-
-
-_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_SOURCES = (
-    Source("digits", "1,797 handwritten digits of 8 × 8, grey, 10 classes", "comes with scikit-learn", "CC BY 4.0"),
-    Source(
-        *("mnist", "70,000 handwritten digits of 28 × 28, grey, 10 classes", "12 MB", "CC BY-SA 3.0"),
-        {
-            f"{_MNIST}/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            f"{_MNIST}/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            f"{_MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            f"{_MNIST}/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-        folder="mnist",
-    ),
-    Source(
-        *("cifar10", "60,000 photographs of 32 × 32, colour, 10 classes", "170 MB, 184 MB more unpacked"),
-        "no licence stated; its authors ask to be cited (Krizhevsky, 2009)",
-        {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
-    ),
-    Source(
-        *("tiny-imagenet", "110,000 photographs of 64 × 64, colour, 200 classes"),
-        *("248 MB, 1.8 GB more unpacked and decoded", "ImageNet's terms: research and education, not commercial"),
-        {"http://cs231n.stanford.edu/tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
-    ),
-    Source(
-        *("imagenet", "1.28 million photographs, colour, 1,000 classes; or any folders of that layout"),
-        *("about 150 GB", "research and education, not commercial; each user agrees with the publisher"),
-        instructions="each user agrees to its terms: register at https://www.image-net.org/download.php, fetch "
-        "the ILSVRC 2012 images, and unpack them to ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG",
-    ),
-    Source(
-        *("folder", "your own images, a folder for each class: any classes, scaled to any one size"),
-        *("as large as yours", "yours"),
-        instructions="they are your own images: put them into DIR/<class>/*, or DIR/train/<class>/* and "
-        "DIR/test/<class>/*, and pass --data DIR",
-    ),
-)
-SOURCES = {source.name: source for source in _SOURCES}
 
 
 def get(name: str, root: str | os.PathLike[str], progress: Progress | None = None) -> Path:
@@ -97,9 +43,11 @@ def _fetched(url: str, md5: str, target: Path, progress: Progress | None) -> Pat
     import pooch  # type: ignore[import-untyped]
 
     name = url.rpartition("/")[2]
-    pooch.get_logger().setLevel("ERROR")
     files = pooch.create(target, "", registry={name: f"md5:{md5}"}, urls={name: url}, retry_if_failed=3)
     bar = None if progress is None else _Bar(name, progress)
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel("ERROR")
     try:
         return Path(files.fetch(name, downloader=pooch.HTTPDownloader(bar, chunk_size=1 << 20, timeout=60)))
     except ValueError as error:  # another checksum
@@ -108,6 +56,8 @@ def _fetched(url: str, md5: str, target: Path, progress: Progress | None) -> Pat
         if error.errno is not None:  # of the disk
             raise
         raise ConnectionError(f"{url}: {error}: run the same command again later") from None
+    finally:
+        logger.setLevel(level)
 
 
 class _Bar:
@@ -151,7 +101,7 @@ def check(name: str, root: str | os.PathLike[str] | None = None, progress: Progr
 def absent(name: str, root: str | os.PathLike[str] | None = None) -> str | None:
     """Return why the files of a data set are not there, with what fetches them; None if they are, right or wrong."""
     try:
-        READERS[name].find(check_name_and_root(name, root))
+        SOURCES[name].find(check_name_and_root(name, root))
     except FileNotFoundError as error:
         return str(error)
     return None

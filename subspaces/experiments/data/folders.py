@@ -21,7 +21,6 @@ from subspaces.images.decoding import Pixels, decode, map_array
 from subspaces.images.listing import class_folders, labelled_files
 from subspaces.images.splits import Dataset, Split
 
-IMAGENET = {"classes": 1000, "train": 1_281_167, "val": 50_000}
 TINY = {"classes": 200, "train": 100_000, "val": 10_000}
 AT_ONCE = 1000  # so that an error does not wait for all the others
 View = Callable[[Path], Pixels]  # an image file as [size, size, 3]

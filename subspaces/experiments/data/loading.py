@@ -2,9 +2,10 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -27,25 +28,75 @@ class Size(NamedTuple):
     classes: int
 
 
-class Reader(NamedTuple):
-    """How a data set is read, what raises `FileNotFoundError` where its files are not, and its size if it is fixed."""
+class Source(NamedTuple):
+    """One data set: what it is, its terms, how it is read, and what `get` fetches into which folder below the root."""
 
+    name: str
+    description: str
+    size: str
+    licence: str
     load: Callable[[Path, Progress | None], Dataset]
-    find: Callable[[Path], object]
-    size: Size | None = None
+    find: Callable[[Path], object]  # raises `FileNotFoundError` where its files are not
+    fits: Size | None = None  # of all but those that may be any
+    files: Mapping[str, str] = MappingProxyType({})  # address: MD5
+    folder: str = "."
+    instructions: str = ""  # where it cannot be fetched, why, and what to do instead
 
 
 OWN = "folder"
 """The data set of the user's own images, which have no size and no number but those that are asked for and found."""
-READERS = {
-    "digits": Reader(published.load_digits, Path, Size(1200, (1, 8, 8), 10)),
-    "mnist": Reader(published.load_mnist, published.find_mnist, Size(60_000, (1, 28, 28), 10)),
-    "cifar10": Reader(published.load_cifar10, published.find_cifar10, Size(5 * published.RECORDS, (3, 32, 32), 10)),
-    "tiny-imagenet": Reader(folders.load_tiny, folders.find_tiny, Size(100_000, (3, 64, 64), 200)),
-    "imagenet": Reader(folders.load_imagenet, folders.find_imagenet),
-    OWN: Reader(lambda root, progress: own_images.load(root, progress=progress), own_images.find),
-}
-NAMES = tuple(READERS)
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_SOURCES = (
+    Source(
+        *("digits", "1,797 handwritten digits of 8 × 8, grey, 10 classes", "comes with scikit-learn", "CC BY 4.0"),
+        *(published.load_digits, Path, Size(1200, (1, 8, 8), 10)),
+    ),
+    Source(
+        *("mnist", "70,000 handwritten digits of 28 × 28, grey, 10 classes", "12 MB", "CC BY-SA 3.0"),
+        *(published.load_mnist, published.find_mnist, Size(60_000, (1, 28, 28), 10)),
+        {
+            f"{_MNIST}/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            f"{_MNIST}/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+            f"{_MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+            f"{_MNIST}/t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+        },
+        folder="mnist",
+    ),
+    Source(
+        *("cifar10", "60,000 photographs of 32 × 32, colour, 10 classes", "170 MB, 184 MB more unpacked"),
+        "no licence stated; its authors ask to be cited (Krizhevsky, 2009)",
+        load=published.load_cifar10,
+        find=published.find_cifar10,
+        fits=Size(5 * published.RECORDS, (3, 32, 32), 10),
+        files={"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
+    ),
+    Source(
+        *("tiny-imagenet", "110,000 photographs of 64 × 64, colour, 200 classes"),
+        *("248 MB, 1.8 GB more unpacked and decoded", "ImageNet's terms: research and education, not commercial"),
+        load=folders.load_tiny,
+        find=folders.find_tiny,
+        fits=Size(100_000, (3, 64, 64), 200),
+        files={"http://cs231n.stanford.edu/tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
+    ),
+    Source(
+        *("imagenet", "1.28 million photographs, colour, 1,000 classes; or any folders of that layout"),
+        *("about 150 GB", "research and education, not commercial; each user agrees with the publisher"),
+        load=folders.load_imagenet,
+        find=folders.find_imagenet,
+        instructions="each user agrees to its terms: register at https://www.image-net.org/download.php, fetch "
+        "the ILSVRC 2012 images, and unpack them to ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG",
+    ),
+    Source(
+        *(OWN, "your own images, a folder for each class: any classes, scaled to any one size"),
+        *("as large as yours", "yours"),
+        load=lambda root, progress: own_images.load(root, progress=progress),
+        find=own_images.find,
+        instructions="they are your own images: put them into DIR/<class>/*, or DIR/train/<class>/* and "
+        "DIR/test/<class>/*, and pass --data DIR",
+    ),
+)
+SOURCES = {source.name: source for source in _SOURCES}
+NAMES = tuple(SOURCES)
 ROOT = "data"
 """Where the files are unless said otherwise."""
 
@@ -77,7 +128,7 @@ def load(
     if name == OWN:
         data = own_images.load(folder, side, seed, fingerprint, progress)
     else:
-        data = READERS[name].load(folder, progress)
+        data = SOURCES[name].load(folder, progress)
     keep, out = held_out(len(data.train), validation, seed)
     if validation:
         data = replace(data, train=data.train.select(keep), validation=data.train.select(out))
@@ -137,7 +188,7 @@ def size_of(
 
     The user's own images are always counted, but not decoded: some may turn out to be none.
     """
-    known = READERS[name].size if name in READERS else None
+    known = SOURCES[name].fits if name in SOURCES else None
     if known is not None or (name != OWN and not count):
         return known
     try:
@@ -153,7 +204,7 @@ def size_of(
 
 def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
     """Return the folder, or say why there is no such data set or folder."""
-    if name not in READERS:
+    if name not in SOURCES:
         raise ArgumentError(f"no data set is called {name!r}: {nearest(str(name), NAMES)}")
     folder = Path() if name == "digits" else Path(ROOT if root is None else root).expanduser()
     if not folder.is_dir():

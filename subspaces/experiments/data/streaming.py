@@ -136,21 +136,25 @@ class _Reader(TorchDataset["Batch | Exception"]):
     ) -> None:
         self.split, self.seed, self.flip, self.pad = split, seed, flip, pad
         self.resized_crop, self.size, self.resize = resized_crop, size, resize
-        self._drawn = -2, torch.empty(0)
 
     def __getitem__(self, item: tuple[int, list[int]]) -> Batch | Exception:
         epoch, indices = item
-        if self._drawn[0] != epoch:
-            shape = len(self.split), 5 if self.resized_crop else 3
-            self._drawn = epoch, uniform(stream(self.seed, "augmentation", epoch), shape)
-        numbers = self._drawn[1][indices]
+        numbers = self._numbers(epoch, indices)
         try:
             images = self._crops(indices, numbers) if isinstance(self.split, Split) else self._views(indices, numbers)
-        except (ArgumentError, OSError, ImportError) as error:
+        except (DataError, OSError, ImportError) as error:
             return error
         if self.flip:
             images = torch.where((numbers[:, -1] < 0.5)[:, None, None, None], images.flip(2), images)
         return images.contiguous(), self.split.labels[indices]
+
+    def _numbers(self, epoch: int, indices: list[int]) -> Tensor:
+        """Return the random numbers of images, [n, 5] or [n, 3]: each has its own place in the epoch's stream."""
+        count, state, rows = 5 if self.resized_crop else 3, stream(self.seed, "augmentation", epoch), list[Tensor]()
+        for index in indices:
+            state[1] = index * count
+            rows.append(uniform(state, (count,)))
+        return torch.stack(rows)
 
     def _crops(self, indices: list[int], numbers: Tensor) -> Tensor:
         """Return crops of arrays, uint8 [n, H, W, C]."""
@@ -171,13 +175,15 @@ class _Reader(TorchDataset["Batch | Exception"]):
         for path, own in zip(map(self.split.path, indices), numbers, strict=True):
             try:
                 image = decoding.decode(path)
+                if self.resized_crop:
+                    box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
+                    found.append(decoding.part(image, box.tolist(), self.size))
+                else:
+                    found.append(decoding.centre_view(image, self.resize, self.size))
             except FileNotFoundError:
                 raise DataError(f"{path}: there is no such file any more: put it back, or get it again") from None
-            if self.resized_crop:
-                box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
-                found.append(decoding.part(image, box.tolist(), self.size))
-            else:
-                found.append(decoding.centre_view(image, self.resize, self.size))
+            except decoding.UnreadableError as error:
+                raise DataError(f"{path}: {error}") from None
         return torch.from_numpy(np.stack(found))
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 import zipfile
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -36,7 +35,7 @@ class Server(ThreadingHTTPServer):
         self.files |= files
         url = f"http://127.0.0.1:{self.server_address[1]}"
         published = {f"{url}/{file}": hashlib.md5(content).hexdigest() for file, content in files.items()}
-        monkeypatch.setitem(SOURCES, name, replace(SOURCES[name], files=published))
+        monkeypatch.setitem(SOURCES, name, SOURCES[name]._replace(files=published))
 
 
 class Handler(BaseHTTPRequestHandler):

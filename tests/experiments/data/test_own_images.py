@@ -233,19 +233,6 @@ def test_a_class_of_broken_files(tmp_path):
     assert "class 'b'" in check("folder", tmp_path)[-1]
 
 
-def test_a_file_with_too_many_pixels_is_refused_by_name(tmp_path, monkeypatch):
-    own(tmp_path, per_class=6)
-    made.image(tmp_path / "a" / "bomb.png", made.flat(0, (40, 50, 3)))
-    monkeypatch.setattr(decoding, "PIXELS", 1999)
-    with pytest.warns(DataWarning, match=r"bomb\.png: 50 × 40 pixels, more than 1,999"):
-        assert len(read(tmp_path).train.labels) < 13
-    monkeypatch.setattr(decoding, "PIXELS", 10**8)
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 999)  # Pillow's own limit is half of what it refuses
-    os.utime(tmp_path / "a" / "bomb.png", ns=(1, 1))
-    with pytest.warns(DataWarning, match=r"bomb\.png.*exceeds limit"):
-        read(tmp_path)
-
-
 # The cache
 
 

@@ -113,15 +113,6 @@ def test_without_augmentation_nothing_is_drawn():
     np.testing.assert_allclose(x.numpy(), expected, atol=1e-6)
 
 
-def test_batches_depend_on_the_seed_alone():
-    first, second, other = (loader(seed=seed, pad=2, flip=True) for seed in (1, 1, 2))
-    torch.manual_seed(5)
-    for (x, y), (x2, y2) in zip(first, second, strict=True):
-        assert torch.equal(x, x2)
-        assert torch.equal(y, y2)
-    assert not torch.equal(first.order, other.order)
-
-
 @pytest.mark.parametrize("done", [0, 2, 4])
 def test_resume_in_the_middle_of_an_epoch_is_bitwise(done, tmp_path):
     batches = loader(pad=2, flip=True)

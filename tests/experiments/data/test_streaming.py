@@ -57,16 +57,6 @@ def test_the_number_of_workers_does_not_matter(files, workers):
     assert_same(batches(loader(array(), workers=workers, **options)), batches(loader(array(), **options)))
 
 
-def test_the_size_of_a_batch_does_not_matter_to_an_image(files):
-    def by_path(size: int) -> dict:
-        stream = loader(replace(files.train, labels=torch.arange(12)), batch=size, **TRAINING)
-        return {int(label): image for x, y in stream for image, label in zip(x, y, strict=True)}
-
-    first, second = by_path(5), by_path(12)
-    assert sorted(first) == list(range(12))
-    assert all(torch.equal(first[key], second[key]) for key in first)
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_resumes_at_an_epoch(files, workers):
     whole = loader(files.train, **TRAINING)
@@ -195,9 +185,13 @@ def same(x: torch.Tensor, crop: np.ndarray, mirrored: bool) -> bool:
     ("harm", "said"),
     [
         (lambda file: file.write_bytes(b"no image"), r"8 bytes that are not a whole image \(.*\): get it again"),
+        (
+            lambda file: Image.new("L", (60_000, 2)).save(file, "PNG"),
+            "7,680,000 × 256 pixels, more than 100,000,000: scale it down or cut it",
+        ),
         (lambda file: file.unlink(), "there is no such file any more: put it back, or get it again"),
     ],
-    ids=["damaged", "gone"],
+    ids=["damaged", "a strip", "gone"],
 )
 def test_a_file_that_cannot_be_read_is_named_in_one_line_from_a_worker_too(tmp_path, harm, said):
     made.folders(tmp_path, classes=1, per_class=1)

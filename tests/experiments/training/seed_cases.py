@@ -46,7 +46,7 @@ def numbered(train: int = 64, test: int = 16) -> data.Dataset:
 
 def use_numbered(monkeypatch: Any) -> None:
     """Make the numbered images the data set that is called digits."""
-    monkeypatch.setitem(loading.READERS, "digits", loading.READERS["digits"]._replace(load=lambda *_: numbered()))
+    monkeypatch.setitem(loading.SOURCES, "digits", loading.SOURCES["digits"]._replace(load=lambda *_: numbered()))
 
 
 @dataclass(frozen=True)

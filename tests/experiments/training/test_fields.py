@@ -86,7 +86,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
 
     with pytest.MonkeyPatch.context() as patch:
         use_numbered(patch)
-        patch.setitem(loading.READERS, "mnist", loading.READERS["mnist"]._replace(load=lambda *_: other()))
+        patch.setitem(loading.SOURCES, "mnist", loading.SOURCES["mnist"]._replace(load=lambda *_: other()))
         patch.setattr(loading, "ROOT", ".")  # a folder that is there
         yield train
 
@@ -211,7 +211,7 @@ def test_evaluations_have_statistics_of_as_many_batches_as_asked_for(batches, tm
 
 
 def test_early_stopping_has_its_own_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(loading.READERS, "digits", loading.READERS["digits"]._replace(load=lambda *_: numbered(124)))
+    monkeypatch.setitem(loading.SOURCES, "digits", loading.SOURCES["digits"]._replace(load=lambda *_: numbered(124)))
     taken()
     recipe = dataclasses.replace(
         BASE, network="seed_cases:probe", method="early-stopping", validation=4, batch=2, epochs=1
