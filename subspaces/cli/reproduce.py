@@ -70,11 +70,11 @@ def reproduce(options: argparse.Namespace) -> None:
 def _rows(planned: ReproductionPlan) -> list[dict[str, Any]]:
     """Return what every figure takes on each network and data set, and why it is not possible where it is not."""
     found = []
-    for one, reason in [*((each, None) for each in planned.plans), *planned.obstacles]:
+    for one in planned.every:
         about: dict[str, Any] = {"figure": one.figure.name, "where": one.figure.where, "shows": one.figure.shows}
         about |= {"on": one.setup.name, "scale": planned.scale.name, "runs": len(one.recipes), "size": one.size}
         left = sum(state in ("to train", "to continue") for _, state in states(one.recipes, planned.setting.runs))
-        found.append({**about, "left": left, "obstacle": reason})
+        found.append({**about, "left": left, "obstacle": one.obstacle})
     return found
 
 
@@ -113,7 +113,7 @@ def _show_plan(planned: ReproductionPlan, as_json: bool) -> None:
 
 def _tell_obstacles(plans: list[ReproductionPlan]) -> None:
     """Say once for each network and data set what is missing."""
-    found = {each.plan.setup.name: each.reason for planned in plans for each in planned.obstacles}
+    found = {setup: reason for planned in plans for setup, reason in planned.obstacles.items()}
     for setup, reason in found.items():
         printing.echo(f"not possible here, on {setup}: {reason}")
 

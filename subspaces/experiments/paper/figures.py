@@ -37,7 +37,6 @@ class Figure:
         tried: in a study of label noise also try the scale's settings of standard training.
         second: train a second standard network for each seed, for ensembles of two.
         planes: also measure planes: of curves, simplexes, and through lines and standard training.
-        numbers: what is measured beside answers: "distances" over the epochs, or those of "endpoints".
     """
 
     name: str
@@ -52,7 +51,6 @@ class Figure:
     tried: bool = False
     second: bool = False
     planes: bool = False
-    numbers: str = ""
 
     def recipes_on(self, setup: Setup) -> dict[str, Recipe]:
         """Return what is trained, by what claims call it."""

@@ -1,21 +1,22 @@
 """One figure of the paper on one network and data set: planned, measured, drawn and judged."""
 
+import importlib.util
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from subspaces.evaluation.comparing import Group, heading
-from subspaces.evaluation.curves import described
 from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
-from subspaces.evaluation.statistics import Spread, shown, spread
 from subspaces.experiments import locks
+from subspaces.experiments.data import absent
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.paper.claims import HEADS, MANY, RULE, Judgement, counted
 from subspaces.experiments.paper.figures import Figure
-from subspaces.experiments.paper.measured import NUMBERS, STANDARD, Measured
+from subspaces.experiments.paper.measured import STANDARD, Measured
 from subspaces.experiments.paper.pictures import PICTURES
 from subspaces.experiments.paper.scales import Setup
 from subspaces.experiments.studies import grid, instability
@@ -35,11 +36,13 @@ class FigurePlan:
     figure: Figure
     setup: Setup
     study: Plan[Any]
+    obstacle: str | None  # why it is not possible here, with what to do about it
 
     @classmethod
     def of(cls, figure: Figure, setup: Setup, setting: Setting) -> "FigurePlan":
         """Check everything and return what is to be done; nothing is."""
-        return cls(figure, setup, _study(figure, setup, replace(setting, out=setting.out / figure.name / setup.name)))
+        study = _study(figure, setup, replace(setting, out=setting.out / figure.name / setup.name))
+        return cls(figure, setup, study, _obstacle(setup.standard, setting.data))
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -69,10 +72,16 @@ class FigurePlan:
                 settings = Settings.of(figure.evaluation_on(setup.scale))
                 result = replace(result, groups=[_seen(each, settings) for each in result.groups])
             found = Measured(setup, figure.recipes_on(setup), result, setting)
-            if figure.numbers:
-                found = replace(found, numbers=NUMBERS[figure.numbers](found))
             judged = [claim.judge(found.value) for claim in figure.claims_on(setup)]
             return Reproduced(self, found, judged).write(setting.out)
+
+
+def _obstacle(recipe: Recipe, data: Path | None) -> str | None:
+    """Return why a recipe cannot be trained here, with what to do about it; None if it can."""
+    library, reasons = recipe.network.partition(":")[0], []
+    if library in ("timm", "torchvision") and importlib.util.find_spec(library) is None:
+        reasons.append(f"the network {recipe.network!r} needs {library}: pip install 'subspaces[{library}]'")
+    return " and ".join(filter(None, (*reasons, absent(recipe.dataset, data)))) or None
 
 
 def _study(figure: Figure, setup: Setup, setting: Setting) -> Plan[Any]:
@@ -140,15 +149,7 @@ class Reproduced(Result):
         figure = self.plan.figure
         title = f"{figure.where}: {figure.shows} · {heading([*map(training_of, self.plan.recipes)])}"
         claims = Table(title, HEADS, [each.cells() for each in self.judged], left=2)
-        return [claims, *([_table(numbers)] if (numbers := self.numbers) else []), *self.result.tables()]
-
-    @property
-    def numbers(self) -> dict[str, dict[str, Spread]]:
-        """What was measured beside answers, over the seeds."""
-        return {
-            label: {name: spread(list(values.values())) for name, values in each.items()}
-            for label, each in self.found.numbers.items()
-        }
+        return [claims, *self.result.tables()]
 
     def notes(self) -> list[str]:
         scale, verdicts = self.plan.setup.scale, counted([each.verdict for each in self.judged])
@@ -165,9 +166,6 @@ class Reproduced(Result):
             "scale": self.plan.setup.scale.name,
             "rule": RULE,
             "claims": [each.summary() for each in self.judged],
-            "numbers": {
-                label: {name: asdict(each) for name, each in numbers.items()} for label, numbers in self.numbers.items()
-            },
             "measured": self.result.summary(),
         }
 
@@ -179,14 +177,3 @@ class Reproduced(Result):
         if picture in PICTURES:
             return PICTURES[picture](self.found)
         return draw_groups(picture, self.found.result.groups) if picture else self.result.draw()
-
-
-def _table(numbers: dict[str, dict[str, Spread]]) -> Table:
-    """Return numbers beside answers as a table."""
-    names = list(dict.fromkeys(name for each in numbers.values() for name in each))
-
-    def cell(values: Spread | None, name: str) -> str:
-        return "–" if values is None else shown(values, described(name).scale, 3)
-
-    rows = [[label, *(cell(each.get(name), name) for name in names)] for label, each in numbers.items()]
-    return Table("Beside answers", ("method", *(described(name).title for name in names)), rows, left=1)

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 STANDARD, TWO = "standard", "two networks"
 BySeed = dict[int, float]
-Numbers = dict[str, dict[str, BySeed]]
-"""What was measured beside answers, by method and measure, for each seed."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,13 @@ class Measured:
     recipes: Mapping[str, Recipe]  # by what claims call them
     result: Any  # the comparison or study
     setting: Setting
-    numbers: Numbers = field(default_factory=dict)
 
     def value(self, expression: str, metric: str) -> BySeed:
         """Return what an expression is for each seed, in a metric.
 
         It is `LABEL: WHAT`, or LABEL for its midpoint. LABEL is what the figure calls a method. WHAT is an answer
         (midpoint, random, vertices, runs), points ("at 0.25, 0.75", whose mean it is) or two points together ("0.1 and
-        0.9"), a key of `TAKEN`, or what was measured beside answers. Of a study over a grid it is "at" values, and of
+        0.9"), or a key of `TAKEN`. Of a study over a grid it is "at" values, and of
         that of instability LABEL is what is made of networks, and WHAT how many they are and share epochs ("2, 6").
         """
         label, _, what = expression.rpartition(": ") if ": " in expression else (expression, "", "midpoint")
@@ -66,8 +64,6 @@ class Measured:
             return self._mixed(label, *map(int, numbers))
         if isinstance(self.result, GridStudy):
             return self._over(label, numbers, metric)
-        if (known := self.numbers.get(label, {}).get(what)) is not None:
-            return known
         if what in TAKEN:
             return TAKEN[what](self, label)
         if not numbers:
@@ -98,6 +94,14 @@ class Measured:
         """Return the planes of the figure, by their number of cells: others are of the user's."""
         cells = self.setup.scale.cells
         return [plane for plane in one.planes if len(plane.xs) == len(plane.ys) == cells]
+
+    @cached_property
+    def two_networks(self) -> dict[str, BySeed]:
+        """How differently the two standard networks of each seed answer, and how far apart they are."""
+        subject = run_subjects(self.setting.data, self.setting.measured_on.resolved())
+        pairs = [(one, two) for one in self.result.runs for two in self.result.second if is_second(two, one)]
+        found = {one.recipe.seed: between(subject(one), subject(two)) for one, two in pairs}
+        return {name: {seed: each[name] for seed, each in found.items()} for name in ("tv", "l2", "cos2")}
 
     def _answer(self, label: str, name: str, metric: str) -> BySeed:
         group = self.group(label)
@@ -195,46 +199,18 @@ def differing(found: Measured, label: str, corrupted: bool) -> BySeed:
     return between
 
 
-TAKEN: dict[str, Callable[[Measured, str], BySeed]] = {
-    "mean along it": along,
-    "ends": ends,
-    "cells inside": lambda found, label: around(found, label, True),
-    "cells outside": lambda found, label: around(found, label, False),
-    "change": lambda found, label: changes(found, label).mean(axis=1).to_dict(),
-    "change at its best": best_change,
-    "share of corruptions": winning,
-    "range on corrupted images": lambda found, label: differing(found, label, True),
-    "range on clean images": lambda found, label: differing(found, label, False),
-}
+def distance(found: Measured, label: str, name: str) -> BySeed:
+    """Return how far apart the vertices of a subspace are, or two networks."""
+    return found.two_networks[name] if label == TWO else {s: r.result[name] for s, r in found.runs(label).items()}
 
 
-# Numbers beside answers
-
-
-def distances(found: Measured) -> Numbers:
-    """Return how far apart the vertices of each subspace are after the last epoch, and after the first."""
-    numbers: Numbers = {}
-    for label in found.recipes:
-        logs = {seed: run.log() for seed, run in found.runs(label).items()}
-        numbers[label] = {name: {seed: float(log[-1][name]) for seed, log in logs.items()} for name in ("l2", "cos2")}
-        numbers[label]["l2 after the first epoch"] = {seed: float(log[0]["l2"]) for seed, log in logs.items()}
-    return numbers
-
-
-def endpoints(found: Measured) -> Numbers:
-    """Return how differently the ends of lines answer and how far apart they are, and the same of two networks."""
-    numbers: Numbers = {}
-    for label in (each for each in found.recipes if each != STANDARD):
-        group, results = found.group(label), {seed: run.result for seed, run in found.runs(label).items()}
-        pairs = curves.along(group, "tv", average=None)
-        tv = dict(zip(group.seeds, pairs.values[:, pairs.grid.tolist().index(0.0)].tolist(), strict=True))
-        sizes = {name: {seed: float(each[name]) for seed, each in results.items()} for name in ("l2", "cos2")}
-        numbers[label] = {"tv": tv, **sizes}
-    subject = run_subjects(found.setting.data, found.setting.measured_on.resolved())
-    pairs_of = [(one, two) for one in found.result.runs for two in found.result.second if is_second(two, one)]
-    both = {one.recipe.seed: between(subject(one), subject(two)) for one, two in pairs_of}
-    numbers[TWO] = {name: {seed: each[name] for seed, each in both.items()} for name in ("tv", "l2", "cos2")}
-    return numbers
+def total_variation(found: Measured, label: str) -> BySeed:
+    """Return how differently the ends of a line answer, or two networks."""
+    if label == TWO:
+        return found.two_networks["tv"]
+    group = found.group(label)
+    pairs = curves.along(group, "tv", average=None)
+    return dict(zip(group.seeds, pairs.values[:, pairs.grid.tolist().index(0.0)].tolist(), strict=True))
 
 
 @torch.no_grad()
@@ -248,4 +224,18 @@ def between(first: RunSubject, second: RunSubject) -> dict[str, float]:
     return {"tv": tally(DISTANCES, [(said[0], said[1])])["tv"], "l2": l2, "cos2": cos2}
 
 
-NUMBERS = {"distances": distances, "endpoints": endpoints}
+TAKEN: dict[str, Callable[[Measured, str], BySeed]] = {
+    "mean along it": along,
+    "ends": ends,
+    "cells inside": lambda found, label: around(found, label, True),
+    "cells outside": lambda found, label: around(found, label, False),
+    "change": lambda found, label: changes(found, label).mean(axis=1).to_dict(),
+    "change at its best": best_change,
+    "share of corruptions": winning,
+    "range on corrupted images": lambda found, label: differing(found, label, True),
+    "range on clean images": lambda found, label: differing(found, label, False),
+    "l2": lambda found, label: distance(found, label, "l2"),
+    "cos2": lambda found, label: distance(found, label, "cos2"),
+    "l2 after the first epoch": lambda found, label: {s: r.log()[0]["l2"] for s, r in found.runs(label).items()},
+    "tv": total_variation,
+}

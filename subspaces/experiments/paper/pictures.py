@@ -6,7 +6,7 @@ from dataclasses import replace
 from subspaces.evaluation.comparing import Group, heading
 from subspaces.evaluation.statistics import spread
 from subspaces.experiments.evaluating.training import training_of
-from subspaces.experiments.paper.measured import Measured
+from subspaces.experiments.paper.measured import STANDARD, TWO, Measured
 from subspaces.experiments.studies.tables import Drawing
 from subspaces.reports.figures import draw_groups
 
@@ -30,11 +30,10 @@ def endpoints(found: Measured) -> Drawing:
     """Draw how different the ends of lines are, and two networks."""
     from subspaces.experiments.studies import drawing
 
-    means = {
-        label: {name: spread(list(values.values())) for name, values in each.items()}
-        for label, each in found.numbers.items()
-    }
-    return drawing.bars(heading([training_of(found.setup.standard)]), means, ("tv", "l2", "cos2"))
+    labels, names = [*(each for each in found.recipes if each != STANDARD), TWO], ("tv", "l2", "cos2")
+    values = {each: {name: found.value(f"{each}: {name}", name) for name in names} for each in labels}
+    means = {each: {name: spread(list(some.values())) for name, some in own.items()} for each, own in values.items()}
+    return drawing.bars(heading([training_of(found.setup.standard)]), means, names)
 
 
 PICTURES: dict[str, Callable[[Measured], Drawing]] = {

@@ -1,15 +1,12 @@
 """The paper's figures, each by its name: planned, trained, measured, drawn and judged."""
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.experiments import locks
-from subspaces.experiments.data import absent
 from subspaces.experiments.paper.claims import HEADS, MANY, RULE, VERDICTS, counted
 from subspaces.experiments.paper.figures import FIGURES, Figure
 from subspaces.experiments.paper.making import FigurePlan, Reproduced
@@ -67,22 +64,24 @@ def reproduce(
     return run(plan(name, scale, Setting.of(seeds=seeds, **where, **changes), on))
 
 
-class Obstacle(NamedTuple):
-    """What cannot be made here, and why."""
-
-    plan: FigurePlan
-    reason: str
-
-
 @dataclass(frozen=True)
 class ReproductionPlan:
-    """All that is to be done for some figures, and what cannot be done here."""
+    """All that is to be done for some figures, of which not all may be possible here."""
 
     scale: Scale
     seeds: list[int]
-    plans: list[FigurePlan]
-    obstacles: list[Obstacle]
+    every: list[FigurePlan]
     setting: Setting
+
+    @property
+    def plans(self) -> list[FigurePlan]:
+        """What is possible here."""
+        return [each for each in self.every if each.obstacle is None]
+
+    @property
+    def obstacles(self) -> dict[str, str]:
+        """Why nothing is possible on a setup here, by its name."""
+        return {each.setup.name: each.obstacle for each in self.every if each.obstacle is not None}
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -102,15 +101,9 @@ def plan(
     for seed in seeds:  # ensembles would have a network in common
         if isinstance(seed, int) and seed + SECOND in seeds:
             raise ArgumentError(f"seeds={seed}, {seed + SECOND}: the latter is that of the former's second network")
-    plans, obstacles = list[FigurePlan](), list[Obstacle]()
-    for figure, setup in _chosen(name, size, on):
-        one = FigurePlan.of(figure, setup, replace(setting, seeds=seeds))
-        if (reason := obstacle(setup.standard, setting.data)) is not None:
-            obstacles.append(Obstacle(one, reason))
-        else:
-            plans.append(one)
+    every = [FigurePlan.of(*each, replace(setting, seeds=seeds)) for each in _chosen(name, size, on)]
     resolved = replace(setting, execution=Execution(**setting.changes), seeds=None, changes={})
-    return ReproductionPlan(size, sorted(set(seeds)), plans, obstacles, resolved)
+    return ReproductionPlan(size, sorted(set(seeds)), every, resolved)
 
 
 def _chosen(name: str | Sequence[str], scale: Scale, on: str | Sequence[str] | None) -> list[tuple[Figure, Setup]]:
@@ -132,14 +125,6 @@ def _chosen(name: str | Sequence[str], scale: Scale, on: str | Sequence[str] | N
     return [(figure, setup) for figure, setup in setups.values() if setup.name in wanted]
 
 
-def obstacle(recipe: Recipe, data: Path | None) -> str | None:
-    """Return why a recipe cannot be trained here, with what to do about it; None if it can."""
-    library, reasons = recipe.network.partition(":")[0], []
-    if library in ("timm", "torchvision") and importlib.util.find_spec(library) is None:
-        reasons.append(f"the network {recipe.network!r} needs {library}: pip install 'subspaces[{library}]'")
-    return " and ".join(filter(None, (*reasons, absent(recipe.dataset, data)))) or None
-
-
 def run(plan: ReproductionPlan, made: Callable[[Reproduced], None] = lambda one: None) -> "Reproduction":
     """Train, measure, draw, judge and write what is missing; `made` is called with each figure that is made.
 
@@ -147,13 +132,18 @@ def run(plan: ReproductionPlan, made: Callable[[Reproduced], None] = lambda one:
     failed, which is raised in the end.
     """
     if not plan.plans:
-        reasons = dict.fromkeys(each.reason for each in plan.obstacles)
-        raise ArgumentError(f"nothing of it is possible here: {'; '.join(reasons)}")
+        raise ArgumentError(f"nothing of it is possible here: {'; '.join(dict.fromkeys(plan.obstacles.values()))}")
     figures, failures = list[Reproduced](), list[Failure]()
     with locks.made(plan.setting.out):
         for setup in dict.fromkeys(each.setup.standard.key for each in plan.plans):
             together = [each for each in plan.plans if each.setup.standard.key == setup]
-            failures += _train(together)
+            recipes = {one.key: one for each in together for one in each.recipes}
+            try:
+                train_missing(list(recipes.values()), together[0].setting)
+            except LastTrainingError:
+                raise
+            except (TrainingError, RunError) as error:
+                failures.append(error)
             for one in together:
                 if not failures or all(Run.under(one.setting.runs, each).finished for each in one.recipes):
                     figures.append(one.run())
@@ -164,18 +154,6 @@ def run(plan: ReproductionPlan, made: Callable[[Reproduced], None] = lambda one:
     if failures:
         raise failures[0]
     return written
-
-
-def _train(plans: Sequence[FigurePlan]) -> list[Failure]:
-    """Train every run of plans on one setup together; return what went wrong with one, which stops no other."""
-    together = {one.key: one for plan in plans for one in plan.recipes}
-    try:
-        train_missing(list(together.values()), plans[0].setting)
-    except LastTrainingError:
-        raise
-    except (TrainingError, RunError) as error:
-        return [error]
-    return []
 
 
 @dataclass(frozen=True)
@@ -197,13 +175,12 @@ class Reproduction(Result):
 
     def notes(self) -> list[str]:
         verdicts = [each.verdict for made in self.figures for each in made.judged]
-        missing = dict.fromkeys(f"{each.plan.setup.name}: {each.reason}" for each in self.plan.obstacles)
         return [
             f"Scale {self.plan.scale.name}: {self.plan.scale.meaning}.",
             f"{len(verdicts)} claims, {tables.named_seeds(self.plan.seeds)}: {counted(verdicts)}.",
             RULE,
             MANY,
-            *(f"Not made, on {reason}" for reason in missing),
+            *(f"Not made, on {setup}: {reason}" for setup, reason in self.plan.obstacles.items()),
         ]
 
     def summary(self) -> dict[str, Any]:
@@ -220,8 +197,9 @@ class Reproduction(Result):
                 for made in self.figures
             ],
             "not_made": [
-                {"figure": each.plan.figure.name, "setup": each.plan.setup.name, "reason": each.reason}
-                for each in self.plan.obstacles
+                {"figure": each.figure.name, "setup": each.setup.name, "reason": each.obstacle}
+                for each in self.plan.every
+                if each.obstacle is not None
             ],
         }
 

@@ -1,15 +1,12 @@
 """A small network with dropout, settings and independent predictions that the tests of studies share."""
 
 import importlib
-import json
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from helpers import unsealed
 from pretended import Pretended
 from torch import Tensor, nn
 
@@ -72,18 +69,6 @@ def network_of(folder: Path) -> nn.Module:
     family = ss.load(folder / "family.safetensors", lambda: Dropped(64, 10, recipe.dropout))
     torch.manual_seed(0)
     return ss.recalibrate(family.midpoint(), statistics_batches(recipe, load_data(recipe), CPU)).eval()
-
-
-def environments_of(folders: Iterable[Path]) -> list[dict[str, Any]]:
-    """Where runs were trained, read from their folders alone; in the order of the fields' texts."""
-    found: list[dict[str, Any]] = []
-    for folder in folders:
-        for start in unsealed(folder / "environment.json")["starts"]:
-            names = ("commit", "hardware", "torch", "python", "subspaces")
-            one = {name: start[name] for name in names}
-            one |= {name: start["execution"][name] for name in ("device", "precision")}
-            found += [] if one in found else [one]
-    return sorted(found, key=json.dumps)
 
 
 def images_of(folder: Path, split: str) -> tuple[Tensor, Tensor]:

@@ -31,7 +31,7 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.studies.compare import Comparison, training_images
 from subspaces.experiments.studies.entries import entries_of
 from subspaces.experiments.studies.setting import states
-from subspaces.experiments.training import RECIPES, Run, RunError, Stopped
+from subspaces.experiments.training import Recipe, RunError, Stopped
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP
 from subspaces.reports.figures import style
@@ -134,37 +134,29 @@ def test_the_same_again_trains_and_measures_nothing(
 
 
 @pytest.mark.usefixtures("_no_pictures")
-@pytest.mark.parametrize("where", ["training", "evaluation"])
-def test_what_was_stopped_continues(
-    where: str, comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped in each of its parts and started again, it comes to the same table."""
+def test_what_was_stopped_continues(comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped while it measures and started again, it comes to the same table."""
 
     def call() -> Comparison:
         settings = {**SMALL, "ensembles": [2], "runs": tmp_path / "runs", "out": tmp_path / "to"}
         return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
 
-    moments: dict[str, tuple[Any, str, int]] = {
-        "training": (Run, "append_log", 2),
-        "evaluation": (Predictor, "outputs", 10),
-    }
-    owner, name, moment = moments[where]
-    real, seen = getattr(owner, name), [0]
+    real, seen = Predictor.outputs, [0]
 
-    def stopping(self: Any, *arguments: Any, **how: Any) -> Any:
+    def stopping(self: Predictor, *arguments: Any, **how: Any) -> Any:
         seen[0] += 1
-        if seen[0] == moment:
+        if seen[0] == 10:
             os.kill(os.getpid(), signal.SIGTERM)
         return real(self, *arguments, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, stopping)
+        patch.setattr(Predictor, "outputs", stopping)
         with pytest.raises(Stopped):
             call()
-    assert seen == [moment]
+    assert seen == [10]
     assert not (tmp_path / "to" / "comparison.json").exists()
     results = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/result.json")}
-    assert len(results) in ([1, 2] if where == "training" else [4])
+    assert len(results) == 4
     made = call()
     assert {path: path.stat().st_mtime_ns for path in results} == results
     for entry in made.entries:
@@ -184,16 +176,6 @@ def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path
 
 
 # Other forms
-
-
-def test_one_seed_without_a_reference(tmp_path: Path) -> None:
-    made = ss.compare(RECIPES["digits-line"], epochs=1, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET)
-    assert [entry.words for entry in made.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
-    assert made.reference is None
-    assert not (tmp_path / "to" / "comparison.png").exists()
-    text = (tmp_path / "to" / "comparison.md").read_text()
-    assert "±" not in text.split("\n- ")[0]
-    assert json.loads((tmp_path / "to" / "comparison.json").read_text())["entries"][0]["training_relative"] is None
 
 
 def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
@@ -260,14 +242,21 @@ def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
 
 def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     recipes = [replace(STANDARD, seed=0), replace(STANDARD, seed=1), replace(LINE, seed=1), replace(LINE, seed=2)]
-    made = ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, epochs=2)
-    notes = made.notes()
+
+    def compared(name: str, *some: Recipe) -> Comparison:
+        return ss.compare(some, runs=tmp_path / "runs", out=tmp_path / name, **QUIET, epochs=1)
+
+    notes = compared("both", *recipes).notes()
     assert "Mean ± standard deviation (n − 1) over the seeds of each method." in notes
     assert "No difference is given for line: standard, network lacks some of its seeds." in notes
-    alone = ss.compare([recipes[0], recipes[3]], runs=tmp_path / "runs", out=tmp_path / "alone", **QUIET, epochs=2)
-    assert not (tmp_path / "alone" / "comparison.png").exists()
-    assert alone.notes()[0] == "Trained once (the seeds of each method)."
-    assert not any("interval" in note or "Second line" in note for note in alone.notes())
+    apart, alone = compared("apart", recipes[0], recipes[3]), compared("alone", recipes[3])
+    assert apart.notes()[0] == "Trained once (the seeds of each method)."
+    assert not any("interval" in note or "Second line" in note for note in apart.notes())
+    assert alone.reference is None
+    assert [entry.words for entry in alone.entries] == ["midpoint", "ensemble of 0.1 and 0.9"]
+    for name in ("apart", "alone"):
+        assert not (tmp_path / name / "comparison.png").exists()
+        assert "±" not in (tmp_path / name / "comparison.md").read_text().split("\n- ")[0]
 
 
 @pytest.mark.parametrize(

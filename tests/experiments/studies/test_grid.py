@@ -15,7 +15,7 @@ from study_cases import LINE, QUIET, SMALL, STANDARD, pretend, without_pictures
 from subspaces.experiments.studies import study_grid, study_integral, study_noise
 from subspaces.experiments.studies.choices import GridStudy
 from subspaces.experiments.studies.grid import LISTS, methods_of
-from subspaces.experiments.training import RECIPES, Run
+from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
 Made = tuple[GridStudy, Path]
@@ -223,22 +223,15 @@ def test_integral_is_compared_at_every_level_with_one_learning_rate(
 # What is asked for
 
 
-def test_the_lists_are_those_of_the_paper() -> None:
-    assert dict.fromkeys(("dropout", "label_smoothing"), (0.05, 0.1, 0.2, 0.4, 0.8)) == LISTS
-    recipes = [RECIPES["cifar10-standard"], RECIPES["cifar10-simplex"]]
-    with pytest.raises(ValueError, match="validation=0: the best dropout is chosen on held-out images"):
-        methods_of(recipes, LISTS)
-    found = methods_of(recipes, {"dropout": [0.1]})
-    assert [method.label for method in found] == ["standard", "simplex (m = 3)", "dropout"]
-
-
 def test_methods_are_named_by_what_is_added_to_them() -> None:
+    assert dict.fromkeys(("dropout", "label_smoothing"), (0.05, 0.1, 0.2, 0.4, 0.8)) == LISTS  # as in the paper
     smooth, longer = replace(LINE, label_smoothing=0.1), replace(LINE, name="digits-longer", epochs=99)
-    for recipes, labels in (
-        ([STANDARD, LINE, smooth], ["standard", "line", "line, label smoothing = 0.1"]),
-        ([LINE, longer], ["digits-line", "digits-longer"]),
+    for recipes, lists, labels in (
+        ([STANDARD, LINE, smooth], {}, ["standard", "line", "line, label smoothing = 0.1"]),
+        ([LINE, longer], {}, ["digits-line", "digits-longer"]),
+        ([STANDARD], {"dropout": [0.1]}, ["standard", "dropout"]),
     ):
-        assert [method.label for method in methods_of(recipes, {})] == labels
+        assert [method.label for method in methods_of(recipes, lists)] == labels
 
 
 @pytest.mark.parametrize(
@@ -250,6 +243,7 @@ def test_methods_are_named_by_what_is_added_to_them() -> None:
         ({"by": "acuracy"}, "unknown metric 'acuracy': did you mean 'accuracy'"),
         ({"recipe": "digits-line"}, "a list of dropout: expected a standard recipe"),
         ({"lists": {"dropouts": [0.1]}}, r"lists={'dropouts': …}: did you mean 'dropout'\?"),
+        ({"lists": LISTS, "validation": 0}, "validation=0: the best dropout is chosen on held-out images"),
         ({"seeds": [0], "ensembles": [2]}, "ensembles=2: expected 2 or more and as many seeds"),
     ],
 )
