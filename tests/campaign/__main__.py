@@ -34,7 +34,6 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", default=[], metavar="KIND:CASE", help="these cases alone")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the folders of all cases here, and keep them")
-    parser.add_argument("--quick", action="store_true", help="without the runs that take long to prepare")
     return parser.parse_args(arguments)
 
 
@@ -49,7 +48,7 @@ def main(arguments: list[str], then: Callable[[dict[str, Any], Path], None] | No
     with tempfile.TemporaryDirectory(prefix="campaign-") as temporary:
         base = (given.keep or Path(temporary)).resolve()
         children.warm_up(base / "home")
-        made = scenes.prepare(base, given.quick)
+        made = scenes.prepare(base)
         tasks = [(name, int(index)) for name, _, index in (one.partition(":") for one in given.only)]
         for name in [] if given.only else KINDS:
             wanted = getattr(given, name)

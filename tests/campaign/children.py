@@ -71,9 +71,9 @@ def command(argv: Sequence[str], folder: Path, **options: Any) -> Ended:
     return child(partial(_main, argv), folder, **options)
 
 
-def together(lines: Sequence[Sequence[str]], folder: Path, first: Callable[[], None]) -> list[Ended]:
+def together(lines: Sequence[Sequence[str]], folder: Path) -> list[Ended]:
     """Run several commands at once in one folder."""
-    children = [Child(partial(_main, argv), folder, first) for argv in lines]
+    children = [Child(partial(_main, argv), folder) for argv in lines]
     return [one.wait() for one in children]
 
 

@@ -125,7 +125,6 @@ class Crashes:
             (train, None, ""),
             (train, made["interrupted"], ""),
             (evaluated["evaluate"], made["evaluated"], "evaluation*"),
-            (evaluated["plot"], made["evaluated"], ""),
             (evaluated["report"], made["evaluated"], ""),
         ]
         self.expected: list[Any] = []
@@ -150,13 +149,12 @@ class Crashes:
         disk = Disk(self._begin(at, folder), k, way)
         ended = children.command(command.argv, folder, first=lambda: (plant(), _prepare(disk)))
         bad = "" if ended.code == CODE else _unclear(ended, Path(what.split()[1]))
-        last = children.command(command.argv, folder, first=scenes.draw_data)
+        last = children.command(command.argv, folder)
         bad = bad or command.finished(last, [self.expected[at]], folder)
         return Outcome(f"{' '.join(command.argv)}; {way} at write {k}, {what}; then once more", "recovered", bad)
 
 
 def _prepare(disk: Disk) -> None:
-    scenes.draw_data()
     disk.install()
 
 

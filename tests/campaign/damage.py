@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from campaign import children, judge, scenes
+from campaign import children, judge
 from campaign.children import Ended
 from campaign.judge import Outcome
 from campaign.scenes import Command, Scene
@@ -124,7 +124,7 @@ class Damage:
         case, marker = scene.copy(folder), folder.with_name(f"{folder.name}.ran")
         damage(how, case / name, chance, marker)
         before = judge.snapshot(case)
-        ended = children.command(command.argv, case, first=scenes.draw_data)
+        ended = children.command(command.argv, case)
         good, bad = judged(scene, command, ended, case, case / name, before)
         if marker.exists():
             bad = "code of the file was run"

@@ -25,8 +25,6 @@ class Kills:
             (often, made["interrupted"], ""),
             (evaluate, made["evaluated"], "evaluation*"),
         ]
-        if "compared" in made:
-            self.cases.append((Command(scenes.COMPARE, scenes.of_output), made["compared"], "result.json"))
         self.expected = []
         for number, (command, scene, without) in enumerate(self.cases):
             folder, begin = base / f"undisturbed-{number}", time.monotonic()
@@ -44,9 +42,9 @@ class Kills:
         for _ in range(chance.randint(1, 3)):
             number, after = kill = chance.choice(SIGNALS), chance.uniform(0, 1.1 * seconds)
             done.append(f"{signal.Signals(number).name} after {after:.3f} s")
-            bad = bad or _untidy(children.command(command.argv, folder, first=scenes.draw_data, kill=kill), number)
+            bad = bad or _untidy(children.command(command.argv, folder, kill=kill), number)
         times = 1 + (chance.random() < 0.2)  # two processes finish it together
-        for last in children.together([command.argv] * times, folder, scenes.draw_data):
+        for last in children.together([command.argv] * times, folder):
             bad = bad or command.finished(last, [expected], folder)
         return Outcome(f"{' '.join(command.argv)}; {', '.join(done)}; then {times} at once", "recovered", bad)
 

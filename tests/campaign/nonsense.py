@@ -64,7 +64,7 @@ class Commands:
         self.scene.copy(folder)
         (folder / "file").write_text("content")
         (folder / "made").mkdir()
-        ended = children.command(argv, folder, first=scenes.draw_data)
+        ended = children.command(argv, folder)
         listed = words[-1] == "check" and ended.code == 1 and ended.out  # what is wrong is its answer
         skipped = re.sub(r"^skipped .*\n", "", ended.err, flags=re.MULTILINE)  # which `predict` lists
         ended = children.Ended(ended.code, ended.out, skipped, ended.hung, ended.strays)

@@ -1,6 +1,5 @@
 """Small run folders, the commands that read them, and the answers that these give while nothing is damaged."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from safetensors import SafetensorError
 
 from campaign import children, judge
@@ -20,7 +18,7 @@ COMMON = ("--epochs", "2", "--validation", "200", "--batch", "256", "--device", 
 TRAIN = ("train", "digits-line", *COMMON)
 EVALUATE = ("--grid", "0", "1", "0.25", "--device", "cpu", "--json")
 SELECT = ("--corruption", "fog", "--statistics-batches", "2", "--device", "cpu", "--json")
-COMPARE = ("compare", "digits-standard", "digits-line", "--out", "to", *COMMON)  # of runs that share no stack
+ANSWERS = ("", "evaluation*", "measurements*")  # without which files
 OFTEN = ("--checkpoint-seconds", "0")
 
 
@@ -57,7 +55,7 @@ class Scene:
     folder: Path
     commands: tuple[Command, ...]
     answers: dict[tuple[str, ...], list[Any]] = field(default_factory=dict)
-    """Of each command: that of the folder as it is, and that of one without evaluations, which are made anew."""
+    """Of each command: that of the folder as it is, and those without evaluations or measurements, made anew."""
 
     def copy(self, target: Path, without: str = "") -> Path:
         """Return a copy that may be damaged."""
@@ -92,30 +90,10 @@ def of_output(folder: Path, out: str) -> Any:
     return judge.rows(out)
 
 
-def of_figure(folder: Path, out: str) -> str:
-    return hashlib.blake2b((folder / "f.png").read_bytes(), digest_size=8).hexdigest()
-
-
-def draw_data() -> None:
-    """Save figures of this process as their data: it is quicker, and differences below a pixel are found."""
-    from matplotlib.figure import Figure
-
-    def shown(artist: Any) -> list[Any]:
-        names = ("get_text", "get_xydata", "get_offsets", "get_array", "get_facecolor")
-        found = [getattr(artist, name, lambda: None)() for name in names]
-        paths = [path.vertices.tolist() for path in getattr(artist, "get_paths", list)()]
-        return [one if one is None or isinstance(one, str) else np.asarray(one).tolist() for one in found] + paths
-
-    def savefig(self: Figure, file: Any, **settings: Any) -> None:
-        file.write(json.dumps([shown(one) for one in self.findobj()]).encode())
-
-    Figure.savefig = savefig
-
-
 # Scenes
 
 
-def run(argv: Sequence[str], folder: Path, code: int = 0, first: Callable[[], None] = draw_data) -> Ended:
+def run(argv: Sequence[str], folder: Path, code: int = 0, first: Callable[[], None] | None = None) -> Ended:
     """Run a command that must end as it should."""
     folder.mkdir(parents=True, exist_ok=True)
     ended = children.command(argv, folder, first=first)
@@ -139,14 +117,14 @@ def stop_training() -> None:
     Step.advance = counted
 
 
-def prepare(base: Path, quick: bool = False) -> dict[str, Scene]:
-    """Make the scenes with their answers; a comparison takes long."""
+def prepare(base: Path) -> dict[str, Scene]:
+    """Make the scenes with their answers."""
     made = {}
-    for make in (_evaluated, _interrupted, *([] if quick else [_compared])):
+    for make in (_evaluated, _interrupted):
         name = make.__name__[1:]
         scene = made[name] = Scene(name, base / "scenes" / name, tuple(make(base / "scenes" / name)))
         for command in scene.commands:
-            scene.answers[command.argv] = [_answer(scene, command, base, without) for without in ("", "evaluation*")]
+            scene.answers[command.argv] = [_answer(scene, command, base, without) for without in ANSWERS]
     return made
 
 
@@ -157,7 +135,7 @@ def _answer(scene: Scene, command: Command, base: Path, without: str) -> Any:
         scene.copy(folder, without)
     else:
         folder.mkdir()
-    needs_evaluation = without and command.argv[0] in ("plot", "report")
+    needs_evaluation = without == "evaluation*" and command.argv[0] == "report"
     try:
         return None if needs_evaluation else command.read(folder, run(command.argv, folder).out)
     finally:
@@ -177,8 +155,6 @@ def _evaluated(folder: Path) -> list[Command]:
         Command(("select", one, *SELECT), of_output),
         Command(("evaluate", one, *EVALUATE), of_output),
         Command(("evaluate", one, *EVALUATE, "--grid", "0", "1", "0.2"), of_output),
-        Command(("plot", "along", one, "-o", "f.png"), of_figure),
-        Command(("plot", "training", one, "-o", "f.png"), of_figure),
         Command(("report", one, "-o", "r.html"), lambda folder, _: (folder / "r.html").stat().st_size > 10_000),
         Command(("check", one), lambda *_: True),
     ]
@@ -187,8 +163,3 @@ def _evaluated(folder: Path) -> list[Command]:
 def _interrupted(folder: Path) -> list[Command]:
     run(TRAIN, folder, 128 + signal.SIGTERM, first=stop_training)
     return [Command(TRAIN, of_whole_training), Command(("check", _run_in(folder)), lambda *_: True)]
-
-
-def _compared(folder: Path) -> list[Command]:
-    run(COMPARE, folder)
-    return [Command(COMPARE, of_output)]

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from subspaces.core.memory import keep_memory
 from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.experiments import locks
 from subspaces.experiments.data import loading
@@ -59,6 +60,7 @@ def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
                 if not path.exists():
                     raise OSError(f"it does not see {path}: expected a file system that all machines share")
             torch.set_num_threads(site["threads"])
+            keep_memory()
             sys.path += [entry for entry in site["path"] if entry not in sys.path]
             for kind in pickle.loads(site["methods"]):
                 if kind.name in METHODS:
@@ -164,10 +166,9 @@ def _outcome(ray: Any, ref: Any, runs: Sequence[Run], show: Mode) -> Exception |
         if time.monotonic() > end:
             return OSError(f"{unseen[0]}: a machine of the cluster has trained it, and it is not seen here")
         time.sleep(PAUSE)
-    if show == "json":
-        for run in runs:
-            for row in run.log():
-                Display("json").report(run, row)
+    for run in runs if show == "json" else ():
+        for row in run.log():
+            Display("json").report(run, row)
     return None
 
 
@@ -180,9 +181,8 @@ def resources(machines: Sequence[Mapping[str, Any]], execution: Execution) -> tu
         gpus = 0.0
     if not any(one.get("CPU", 0) >= cpus and one.get("GPU", 0) >= gpus for one in has):
         listed = ", ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in has)
-        remedy = "use --device cpu, or ask for less (--gpus-per-run)" if gpus else "ask for less (--cpus-per-run)"
-        asked = f"each run needs {cpus} cores and {gpus:g} GPUs"
-        raise ArgumentError(f"{asked}, and no machine of the cluster has that ({listed}): {remedy}")
+        asked = f"each run needs {cpus} cores and {gpus:g} GPUs, and no machine of the cluster has that ({listed})"
+        raise ArgumentError(f"{asked}: use --device cpu, or ask for less (--cpus-per-run, --gpus-per-run)")
     return cpus, math.floor(gpus * 1e4) / 1e4  # Ray counts in ten-thousandths
 
 
@@ -191,10 +191,7 @@ def connected(address: str) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine, which then also ends here, and yield Ray."""
     import ray
 
-    if ray.is_initialized():
-        ours = ray.get_runtime_context().gcs_address
-        if address not in ("auto", ours):
-            raise ArgumentError(f"ray={address!r}: this process is connected to the cluster at {ours}; expected auto")
+    if ray.is_initialized():  # by the caller, whose cluster it is
         yield ray
         return
     found, new = address_of(ray, address), QUIET.keys() - os.environ.keys()
@@ -216,17 +213,16 @@ def connected(address: str) -> Iterator[Any]:
 
 def address_of(ray: Any, address: str) -> str:
     """Return HOST:PORT of a cluster that answers, or "local"; "auto" is what the environment or this machine notes."""
-    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
-    noted = named in ("", "auto")
-    named = ray._private.utils.read_ray_address() or "local" if noted else named
-    if named == "local":
-        return named
-    host, _, port = named.rpartition(":")
+    named = (os.environ.get("RAY_ADDRESS") or "auto") if address == "auto" else address
+    found = ray._private.utils.read_ray_address() or "local" if named == "auto" else named
+    if found == "local":
+        return found
+    host, _, port = found.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT).close()  # Ray would wait for minutes
     except (OSError, OverflowError, ValueError) as error:
-        if noted:
+        if named == "auto":
             return "local"  # that cluster is no more
         remedy = "expected HOST:PORT; start one with `ray start --head`, or leave the address out for one here"
-        raise ConnectionError(f"no Ray cluster answers at {named} ({error}): {remedy}") from None
-    return named
+        raise ConnectionError(f"no Ray cluster answers at {found} ({error}): {remedy}") from None
+    return found

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.testing import assert_close
-from training_cases import CPU, DIGITS, copy_state, digits, made_dataset, make_mlp, rows, run_epochs, train_one
+from training_cases import CPU, DIGITS, copy_state, digits, make_mlp, rows, run_epochs, train_one
 
 import subspaces as ss
 from subspaces.core import randomness
@@ -173,12 +173,6 @@ def test_a_simplex_is_three_sets_with_a_random_pair_penalised(tmp_path: Path):
 # Options
 
 
-def test_feature_similarity_finds_a_parametrised_head(tmp_path: Path):
-    recipe = change(network="training_cases:spectral", method="line", samples=2, feature_similarity=0.5, epochs=1)
-    assert Engine(recipe, digits(), CPU).hooks.features == "3"
-    assert train_one(recipe, tmp_path).finished
-
-
 def test_engines_share_the_images(tmp_path: Path):
     recipe = change(method="line", pad=1)
     first = Engine(recipe, digits(), CPU)
@@ -197,20 +191,6 @@ def test_any_optimiser_by_name(optimizer, tmp_path: Path):
     run = train_one(change(method="line", optimizer=optimizer, learning_rate=0.01, momentum=0.0, epochs=5), tmp_path)
     assert run.log()[-1]["train_accuracy"] > run.log()[0]["train_accuracy"]
     assert run.result["test_accuracy"] > 0.6
-
-
-def test_channels_last_is_the_same_within_rounding(tmp_path: Path):
-    recipe = change(network="training_cases:convolutional", pad=2, flip=True, method="line", epochs=2)
-    dataset = made_dataset(96, channels=3)
-    recipe = change(recipe, batch=32)
-    states = []
-    for wanted in (True, False):
-        engine = Engine(recipe, dataset, dataclasses.replace(CPU, channels_last=wanted))
-        x, _ = engine.loader.take(4)
-        run_epochs(engine, range(recipe.epochs))
-        states.append([engine.family.vertex(i) for i in range(2)])
-        assert x.is_contiguous(memory_format=torch.channels_last) == wanted
-    assert_close(states[0], states[1], rtol=1e-4, atol=1e-5)
 
 
 # State

@@ -321,14 +321,14 @@ def holds(pause: Pause, run: Run) -> None:
 
 def test_runs_that_another_process_trains_or_has_finished_are_left_out(tmp_path: Path):
     runs = [Run.under(tmp_path, made("line", epochs=1, seed=seed)) for seed in range(3)]
-    how, held = execution(graph=True), []
+    how, held = execution(graph=True), dict[Run, str]()
     train_runs(runs[:1], DATA, how, nothing, nothing)
     worker = Worker(holds, runs[1])
     assert worker.line() == "there\n"
-    train_runs(runs, DATA, how, nothing, nothing, held=lambda *told: held.append(told))
+    train_runs(runs, DATA, how, nothing, nothing, held=held)
     worker.resume.set()
     worker.end()
-    assert held == [(runs[1], f"process {worker.pid}")]
+    assert held == {runs[1]: f"process {worker.pid}"}
     assert [run.finished for run in runs] == [True, False, True]
     train_runs([runs[0], runs[2]], DATA, how, nothing, nothing)  # both finished since somebody looked
     assert [len(runs[seed].starts()) for seed in (0, 2)] == [1, 1]

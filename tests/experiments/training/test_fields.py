@@ -182,14 +182,6 @@ def test_a_setting_arrives_at_the_engine(setting, value, seen):
     assert seen(engine) == value
 
 
-@pytest.mark.parametrize("value", [True, False])
-def test_the_order_in_memory_arrives_at_the_weights(value):
-    execution = Execution(device="cpu", channels_last=value).resolved()
-    engine = Engine(dataclasses.replace(BASE, network="lenet"), numbered(), execution)
-    weight = engine.family.midpoint().get_parameter("body.3.weight")  # [16, 6, 5, 5]
-    assert (weight.stride(1) == 1) is value
-
-
 def test_precision_arrives_at_the_network(tmp_path: Path, watched: list[Trainer]):
     for precision in ("bfloat16", "float32"):
         run = train_with(tmp_path / precision, precision=precision)
@@ -201,25 +193,6 @@ def test_precision_arrives_at_the_network(tmp_path: Path, watched: list[Trainer]
 def test_evaluations_come_as_often_as_asked_for(every, evaluated, tmp_path: Path, watched: list[Trainer]):
     run = train_with(tmp_path, evaluate_every=every)
     assert [row["epoch"] for row in run.log() if "test_accuracy" in row] == evaluated
-
-
-@pytest.mark.parametrize("batches", [1, 2])
-def test_evaluations_have_statistics_of_as_many_batches_as_asked_for(batches, tmp_path: Path, watched: list[Trainer]):
-    train_with(tmp_path, evaluate_every=2, evaluate_batches=batches)
-    statistics = [len(call.x) for call in taken() if call.training and not call.learning]
-    assert statistics == [32] * batches + [32, 32]  # once on the way, and with all images at the end
-
-
-def test_early_stopping_has_its_own_number_of_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(loading.SOURCES, "digits", loading.SOURCES["digits"]._replace(load=lambda *_: numbered(124)))
-    taken()
-    recipe = dataclasses.replace(
-        BASE, network="seed_cases:probe", method="early-stopping", validation=4, batch=2, epochs=1
-    )
-    (run,) = ss.train(recipe, out=tmp_path, evaluate_every=0, evaluate_batches=1, **QUIET)
-    statistics = [len(call.x) for call in taken() if call.training and not call.learning]
-    assert statistics == [2] * (50 + 60)  # after the epoch, and with all 120 images at the end
-    assert {"validation_accuracy", "test_accuracy"} <= set(run.log()[0])
 
 
 @pytest.mark.parametrize(("seconds", "saved"), [(0.0, 8), (1e6, 0)])

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,39 +77,6 @@ def test_from_the_files_to_the_page(trained: tuple[Path, Run]) -> None:
     for name in COLOURS:
         assert name in text or json.dumps(name)[1:-1] in text
     assert text.count("data:image/webp;base64,") >= len(evaluation.examples.labels) > 0
-
-
-def test_it_is_trained_once_and_evaluated_wherever_its_images_are(trained: tuple[Path, Run]) -> None:
-    root, run = trained
-    again = ss.train("folder-line", data=root / "flowers", out=root / "runs", learning_rate=0.05, **SMALL, **QUIET)
-    assert [one.folder for one in again] == [run.folder]
-    shutil.copytree(root / "flowers", root / "elsewhere")
-    with pytest.warns(DataWarning):
-        ss.evaluate(run, data=root / "elsewhere", device="cpu", progress=False, grid=[0.123])
-    (root / "elsewhere" / "fern" / "0.png").unlink()
-    for data, what in (("elsewhere", "elsewhere has other image files (elsewhere:36:"), ("nowhere", "is not a folder")):
-        failed = call("evaluate", run.folder, "--trust", "--data", root / data, "--grid", "0.31", 0.32, 0.01)
-        assert failed.exit_code == 1
-        assert what in failed.stderr
-        assert failed.stderr.count("error: ") == 1
-
-
-@pytest.mark.filterwarnings("default::subspaces.experiments.data.DataWarning")
-def test_the_command_says_what_is_left_out_in_a_line(trained: tuple[Path, Run]) -> None:
-    root, _ = trained
-    small = ["--image-size", 16, "--network", "lenet", "--epochs", 1, "--batch", 16, "--quiet", "--device", "cpu"]
-    small += ["--data", root / "flowers"]
-    done = call("train", "folder-standard", "--out", root / "runs", *small)
-    assert done.exit_code == 0, done.output
-    again = call(
-        "compare", "folder-standard", "--data", root / "flowers", "--runs", root / "runs", "--out", root, *small
-    )
-    assert again.exit_code == 0, again.output
-    assert again.stderr == done.stderr  # though it reads them anew to measure the run
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(
-        f"warning: 1 of 37 image files in {root / 'flowers'} cannot be read and are left out: fern/spoiled.png: "
-    )
 
 
 def test_the_code_of_the_document_runs(trained: tuple[Path, Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,9 @@ from subspaces.core.layout import Layout
 from subspaces.experiments import data
 from subspaces.experiments.methods import checkpoints
 from subspaces.experiments.methods.early_stopping import Stopping
-from subspaces.experiments.training import RECIPES, Recipe, Run
+from subspaces.experiments.training import Recipe, Run
 from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, training_batches
-from subspaces.experiments.training.engine import Engine
 
 Weights = dict[str, Tensor]
 BASE = dataclasses.replace(DIGITS, epochs=8, batch=300)  # 4 steps an epoch
@@ -154,17 +153,6 @@ def test_sam_is_a_loop_of_two_passes(rho, tmp_path: Path):
     assert_vertices(family_of(train_one(recipe, tmp_path)), [copied(loop(recipe, climb=rho))])
 
 
-def test_sam_counts_what_its_first_pass_finds():
-    """After the first step the totals are those of standard training, which saw the same weights and images."""
-    engines = [Engine(change(method=method), digits(), CPU) for method in ("sam", "standard")]
-    for engine in engines:
-        engine.set_epoch(0)
-        engine.start_epoch()
-        engine.step.advance(engine.loader.sizes, 0)
-    assert torch.equal(*(engine.totals for engine in engines))
-    assert not torch.equal(*(engine.family.omega["weights"] for engine in engines))
-
-
 def test_early_stopping_keeps_the_epoch_that_is_best_on_validation_images(tmp_path: Path):
     dataset = data.load("digits", label_noise=0.4, validation=200)
     recipe = change(method="early-stopping", validation=200, label_noise=0.4, epochs=10, schedule="constant", seed=1)
@@ -268,17 +256,6 @@ def test_what_only_some_methods_use_is_for_those():
 def test_what_would_change_nothing_is_refused(recipes, changes, message):
     with pytest.raises(ValueError, match=message):
         configure(recipes, None, changes)
-
-
-def test_the_result_of_early_stopping_is_all_of_its_epoch(tmp_path: Path):
-    recipe = dataclasses.replace(RECIPES["digits-early-stopping"], epochs=12)
-    run = train_one(recipe, tmp_path, data.load("digits", label_noise=0.4, validation=recipe.validation))
-    chosen = run.result["stopping"][0]["epoch"]
-    assert chosen < 12
-    row = run.log()[chosen - 1]
-    assert {name: run.result[name] for name in ("epoch", "loss", "train_accuracy")} == {
-        name: row[name] for name in ("epoch", "loss", "train_accuracy")
-    }
 
 
 def test_another_method_leaves_the_schedule_of_the_old_one_behind():

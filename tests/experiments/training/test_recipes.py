@@ -2,8 +2,8 @@
 
 import pytest
 
-from subspaces.experiments import data, methods
-from subspaces.experiments.training import RECIPES, Recipe, recipes
+from subspaces.experiments import data
+from subspaces.experiments.training import RECIPES, recipes
 
 BASES = [
     "cifar10",
@@ -62,46 +62,7 @@ def test_the_numbers_of_the_paper(base, method):
     assert recipe.dataset in data.NAMES
 
 
-def differences(name: str, base: str) -> dict[str, object]:
-    standard = RECIPES[f"{base}-standard"].to_dict()
-    recipe = RECIPES[f"{base}-{name}"]
-    usual = {**methods.METHODS[recipe.method]().own(), **standard, "name": recipe.name}
-    return {field: value for field, value in recipe.to_dict().items() if value != usual[field]}
-
-
-WHAT_THEY_ARE: dict[str, dict[str, object]] = {
-    "swa-cyclic": {"method": "swa-cyclic", "schedule": "swa-cyclic"},
-    "swa-constant": {"method": "swa-constant", "schedule": "swa-constant"},
-    "swag": {"method": "swag", "schedule": "swa-cyclic", "vertices": 6},
-    "snapshot": {"method": "snapshot", "schedule": "snapshot", "vertices": 6},
-    "fge": {"method": "fge", "schedule": "fge", "vertices": 6},
-    "ema": {"method": "ema"},
-    "early-stopping": {"method": "early-stopping", "validation": 5000},
-    "sam": {"method": "sam"},
-    "dropout": {"dropout": 0.1},
-    "label-smoothing": {"label_smoothing": 0.1},
-    "simplex-label-smoothing": {"method": "simplex", "label_smoothing": 0.1},
-    "integral": {"method": "integral", "learning_rate": 0.02},
-    **{f"{method}-samples{count}": {"method": method, "samples": count} for method in LINES for count in (2, 4)},
-    **{f"{method}-features": {"method": method, "samples": 2, "feature_similarity": 1.0} for method in LINES},
-}
-OWN = {
-    ("digits", "ema"): {"ema_decay": 0.98},
-    **{(base, "early-stopping"): {"validation": 200} for base in ("digits", "folder")},
-}
 """Where a recipe is another than on the other data sets: digits have 1,200 images, and ten steps in an epoch."""
-
-
-def test_baselines_differ_from_standard_training_in_what_they_are():
-    found = {(base, name): name in METHODS for base in BASES for name in [*METHODS, *BASELINES, *SEVERAL]}
-    others = [(base, name) for (base, name), plain in found.items() if not plain and f"{base}-{name}" in RECIPES]
-    assert len(others) == len(RECIPES) - len(BASES) * len(METHODS)
-    for base, name in others:
-        assert differences(name, base) == WHAT_THEY_ARE[name] | OWN.get((base, name), {}), f"{base}-{name}"
-
-
-def test_the_default_recipe_is_standard_training_on_cifar10():
-    assert Recipe(name="cifar10-standard") == RECIPES["cifar10-standard"]
 
 
 def test_an_unknown_recipe_gets_the_nearest_name():

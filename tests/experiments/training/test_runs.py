@@ -19,11 +19,9 @@ from training_cases import (
     DIGITS,
     Countdown,
     Watch,
-    contents,
     digits,
     make_mlp,
     nothing,
-    rows,
     train_one,
     train_runs,
 )
@@ -161,14 +159,6 @@ def test_loading_a_checkpoint_cuts_the_log_back_to_it(tmp_path: Path):
     assert run.log() == [{"epoch": 1}]
 
 
-def test_a_log_without_a_checkpoint_begins_anew(tmp_path: Path):
-    run = Run.under(tmp_path, RECIPE)
-    run.start(CPU)
-    run.append_log({"epoch": 1})
-    assert run.load_checkpoint() is None
-    assert run.log() == []
-
-
 # What is refused
 
 
@@ -194,13 +184,6 @@ def test_the_folder_of_another_configuration_is_refused_and_left_alone(finished,
     with pytest.raises(RunError, match=r"another configuration: beta is 0\.25 there and 1\.0 here"):
         ss_train(tmp_path)
     assert folder_of(run) == before
-
-
-def test_a_recipe_under_another_name_is_the_same_run(tmp_path: Path):
-    run = interrupted(tmp_path)
-    renamed = Run(run.folder, dataclasses.replace(RECIPE, name="other"))
-    train_runs([renamed], digits(), CPU, nothing, nothing)
-    assert renamed.finished
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path):
@@ -307,17 +290,6 @@ def test_a_stop_saves_every_run_even_if_one_cannot_be_saved(tmp_path: Path):
     assert [(run.folder / "state.safetensors").is_file() for run in runs] == [False, True]
 
 
-def test_a_stop_is_heeded_also_on_other_data_when_one_run_cannot_be_saved(tmp_path: Path, monkeypatch):
-    from subspaces.experiments.training import display, train
-
-    tick = Countdown(4, lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the end of an epoch
-    monkeypatch.setattr(display.Display, "tick", lambda self, run, steps: tick(run, steps))
-    recipes = [ABSURD, dataclasses.replace(RECIPE, batch=100)]
-    with pytest.raises(TrainingError, match=r"lower .*--learning-rate"):
-        train(recipes, out=tmp_path, device="cpu", show="quiet", tensorboard=False)
-    assert not Run.under(tmp_path, recipes[1]).folder.exists()
-
-
 # Who may write
 
 
@@ -334,14 +306,6 @@ def test_only_one_process_trains_a_run(tmp_path: Path):
     holder.kill()
     (run,) = ss_train(tmp_path)
     assert run.finished
-
-
-def test_a_run_that_another_process_finished_in_the_meantime_is_left_alone(tmp_path: Path):
-    run = train_one(RECIPE, tmp_path)
-    before = rows(run), contents(run.family_file)
-    train_runs([run], digits(), CPU, nothing, nothing)  # it was not finished when we looked
-    assert (rows(run), contents(run.family_file)) == before
-    assert len(run.starts()) == 1
 
 
 def test_a_run_that_never_starts_leaves_no_folder(tmp_path):

@@ -75,16 +75,6 @@ def test_processes_that_begin_at_the_same_time_train_every_run_once(alone: list[
     assert [starts(run) for run in assert_same_runs(tmp_path, alone)] == [1, 1, 1]
 
 
-def test_what_a_killed_process_leaves_is_finished_by_the_other(alone: list[Run], tmp_path: Path) -> None:
-    first = Worker(trains, tmp_path, recipes(SEEDS), 11)
-    assert first.line() == "there\n"  # in the second epoch
-    second = Worker(trains, tmp_path, recipes(SEEDS))
-    assert second.line().startswith(f"waiting for {alone[0].folder.name}, which process {first.pid} ")
-    first.kill()
-    assert second.end() == ""
-    assert [starts(run) for run in assert_same_runs(tmp_path, alone)] == [2, 1, 1]
-
-
 def test_one_that_waits_can_be_stopped(alone: list[Run], tmp_path: Path) -> None:
     run = Run.under(tmp_path, RECIPE)
     options = ["--network", "mlp", "--epochs", "2", "--out", str(tmp_path), "--device", "cpu", "-q", "--no-tensorboard"]

@@ -28,7 +28,7 @@ from training_cases import (
 
 import subspaces as ss
 from subspaces.experiments import data
-from subspaces.experiments.data import Abreast, ResidentLoader
+from subspaces.experiments.data import ResidentLoader
 from subspaces.experiments.training import Execution, Recipe, Run, RunError, Stopped, TrainingError, trainer
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.scheduling import stacks
@@ -137,24 +137,6 @@ def test_integral_runs_differ_from_those_alone_by_rounding_only(epsilon: float) 
             torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-10)
 
 
-def test_labels_may_differ() -> None:
-    noisy = data.with_label_noise(DATA, 0.5, 0)
-    recipes = [change(), change(label_noise=0.5, seed=1)]
-    first = Engine(recipes[0], DATA, CPU)
-    second = Engine(recipes[1], noisy, CPU, first.loader)
-    assert isinstance(first.loader, ResidentLoader)
-    assert isinstance(second.loader, ResidentLoader)
-    assert second.loader.images is first.loader.images
-    Stack([first, second])
-    for engine in (first, second):
-        engine.set_epoch(0)
-        engine.start_epoch()
-    run_epochs(first, [0])
-    expected = Engine(recipes[1], noisy, CPU)
-    run_epochs(expected, [0])
-    torch.testing.assert_close(second.totals, expected.totals, rtol=1e-4, atol=1e-4)
-
-
 COMPANY = {
     "one": [{}],
     "four": [{"seed": seed} for seed in (2, 3, 4, 5)],
@@ -219,19 +201,6 @@ def test_stacks(tmp_path: Path) -> None:
     assert [run for crew in stacks(runs, CPU) for run in crew] == runs
     assert stacks(runs, dataclasses.replace(CPU, precision="bfloat16", stack=4)) == [[run] for run in runs]
     assert max(map(len, stacks(runs, dataclasses.replace(CPU, at_once=2)))) == 2
-
-
-def test_loaders_abreast_are_siblings_at_the_same_place() -> None:
-    first, second = engines(seeds(2))
-    other = Engine(change(), DATA, CPU).loader
-    assert isinstance(first.loader, ResidentLoader)
-    assert isinstance(second.loader, ResidentLoader)
-    assert isinstance(other, ResidentLoader)
-    with pytest.raises(ValueError, match="expected siblings"):
-        Abreast([first.loader, other])
-    second.loader.take(3)
-    with pytest.raises(ValueError, match="loaders at the images 0, 3 of an epoch: expected all at the same"):
-        Abreast([first.loader, second.loader])
 
 
 # From beginning to end

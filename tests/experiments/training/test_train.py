@@ -11,7 +11,7 @@ import pytest
 from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, digits, jsonl, train_runs
 
-from subspaces.experiments.training import RECIPES, Run, RunError, Stopped, train
+from subspaces.experiments.training import RECIPES, Run, Stopped, train
 from subspaces.experiments.training.display import display
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
@@ -94,14 +94,6 @@ def test_json_is_a_line_for_every_epoch(tmp_path: Path, capfd: pytest.CaptureFix
     assert errors == ""
 
 
-def test_bars_go_to_standard_error_with_the_newest_numbers(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    quietly(RECIPE, out=tmp_path, show="bar")
-    output, errors = capfd.readouterr()
-    assert output == ""
-    assert "small seed 0" in errors
-    assert "epoch 2/2" in errors
-
-
 def full(pause: Pause, out: Path) -> None:
     """Show a run where no file may have more than 1,000 bytes."""
     run = Run.under(out, RECIPE)
@@ -144,13 +136,6 @@ def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_pat
     quietly(RECIPE, out=tmp_path, tensorboard=True)
     events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2]
-
-
-def test_a_process_that_is_refused_leaves_no_events(tmp_path: Path):
-    run = Run.under(tmp_path, RECIPE)
-    with run.locked(), pytest.raises(RunError, match="in use"):
-        quietly(RECIPE, out=tmp_path, tensorboard=True)
-    assert not (run.folder / "tensorboard").exists()
 
 
 def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,13 +47,6 @@ class Dropped(nn.Module):
 def dropped(classes: int, image_shape: tuple[int, int, int], dropout: float) -> nn.Module:
     channels, height, width = image_shape
     return Dropped(channels * height * width, classes, dropout)
-
-
-def spectral(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """A network whose head is parametrised."""
-    inputs = math.prod(image_shape)
-    head = nn.utils.parametrizations.weight_norm(nn.Linear(16, classes))
-    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, 16), nn.ReLU(), head)
 
 
 def convolutional(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
