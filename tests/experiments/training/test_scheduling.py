@@ -87,6 +87,7 @@ def test_runs_that_another_process_has_finished_are_no_error(tmp_path: Path, mon
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # as torch imports its compiler
 def test_what_runs_need_is_measured_on_a_gpu(tmp_path: Path):
     runs = [Run.under(tmp_path, recipe) for recipe in RUNS]
     scheduler = Scheduler(digits(), Execution(device="cuda", evaluate_every=0).resolved(), Watch(), Stop())
