@@ -108,8 +108,6 @@ class Subspace(KeepingStatistics):
         left = iter(initial.given_networks(modules, shape))
         return cls(lambda: functional.copied(next(left)), shape, layerwise, init="independent", **options)
 
-    # Points and their weights
-
     @property
     def device(self) -> torch.device:
         """The device of the vertices."""
@@ -182,11 +180,9 @@ class Subspace(KeepingStatistics):
 
     def _weights(self, coefficients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return theta for its places in the network, cast as autocast would if that is wanted."""
-        kind = self.rng.device.type if self.cast_weights else ""
-        cast = torch.get_autocast_dtype(kind) if kind and torch.is_autocast_enabled(kind) else None
-        return self._slots.distinct(self.theta(coefficients, cast))
-
-    # Running the network
+        kind = self.rng.device.type
+        cast = self.cast_weights and torch.is_autocast_enabled(kind)
+        return self._slots.distinct(self.theta(coefficients, torch.get_autocast_dtype(kind) if cast else None))
 
     def forward(
         self,
@@ -288,8 +284,6 @@ class Subspace(KeepingStatistics):
                 "vertices: write into family.vertex(index)"
             )
 
-    # Networks of their own
-
     def vertex(self, index: int) -> dict[str, Tensor]:
         """Return vertex `index` under the network's own names: views without gradient, gathered if distributed."""
         m = self.shape.vertices
@@ -338,12 +332,7 @@ class Subspace(KeepingStatistics):
             raise ArgumentError(f"ensemble({checks.shown(alphas)}): expected several points, such as [0.1, 0.9]")
         return Ensemble([self.at(alpha, outside, share=share) for alpha in alphas], average, **options)
 
-    select = select
-
-    # Training
-
-    feature_similarity = feature_similarity
-    parameter_groups = parameter_groups
+    select, feature_similarity, parameter_groups = select, feature_similarity, parameter_groups
 
     def penalty(self, beta: float | Tensor = 1.0) -> Tensor:
         """Return beta cos^2(omega_j, omega_k) for a random pair of vertices, over the penalised weights.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import checks, geometry, nested, randomness
+from subspaces.core import geometry, nested, randomness
 from subspaces.core._compat import pytree
 from subspaces.errors import ArgumentError
 from subspaces.text import nearest
@@ -35,8 +35,6 @@ def watch(network: nn.Module, name: str | None) -> Iterator[list[Tensor]]:
     def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         seen.extend([value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)][:1])
 
-    if not isinstance(name, str):
-        raise ArgumentError(f"features={checks.shown(name)}: expected the name of a module of the network")
     modules = dict(network.named_modules())
     if name not in modules:
         raise KeyError(f"features={name!r}: no module of that name in the network; {nearest(name, modules)}")

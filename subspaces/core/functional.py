@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from subspaces.core import _compat, batchnorm, checks
+from subspaces.errors import ArgumentError
 
 _running: ContextVar[tuple["Filled", ...]] = ContextVar("_running", default=())
 """The networks that run in this thread, the outermost first."""
@@ -45,6 +46,8 @@ class Slots:
             *path, key = name.split(".")
             children, part = self.holder, self.holder["template"]
             for child in ("template", *path):
+                if child not in children:
+                    raise ArgumentError(f"the network of a family has no {name!r} any more: expected its parameters")
                 part = children[child]
                 modules[id(children), child] = children, child, part
                 children = part._modules

@@ -158,10 +158,10 @@ def set_apart(
 
 
 def _offsets(weight: Tensor, middle: Tensor, size: float, generator: torch.Generator) -> Tensor:
-    """Return the steps of m vertices from a weight, [m, *shape].
+    """Return the steps of m vertices from a weight, [m, *shape]: d_i = s_i - sum_j c_j s_j.
 
-    d_i = s_i - sum_j c_j s_j, with random steps s_i that are orthogonal to the weight and to each other and `size`
-    times as long as it, and the coefficients c [m] of the midpoint. Where there is no room for that they are zero.
+    The random s_i are orthogonal to the weight and to each other and `size` times as long as it, c [m] are the
+    coefficients of the midpoint. Where there is no room for that the steps are zero.
     """
     count = len(middle)
     real = torch.view_as_real(weight.detach()) if weight.is_complex() else weight.detach()

@@ -560,12 +560,3 @@ def test_complex_weights_count_as_two_numbers():
     distances = family.distances()
     assert_close(distances.cos2[0, 1].float(), expected)
     assert_close(distances.l2[0, 1].float(), (rows[0] - rows[1]).norm())
-
-
-def test_forward_leaves_no_graph_behind():
-    for name in ("linear", "lstm", "encoder_layer"):
-        family = CASES[name].family()
-        CASES[name](family)
-        assert not list(family.template.parameters())
-        for part in family.template.modules():
-            assert all(value is None for value in getattr(part, "_flat_weights", []))

@@ -56,13 +56,6 @@ def test_all_positions_are_the_networks(alpha):
     assert family(x, other, samples=2).shape == (5, 2)
 
 
-def test_two_sequences_of_a_transformer():
-    family = ss.Subspace(lambda: nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True), ss.Line(), seed=0)
-    source, target = torch.randn(2, 5, 8), torch.randn(2, 3, 8)
-    assert_close(family(source, target, alpha=0.2), family.at(0.2)(source, target))
-    assert family(source, target).shape == target.shape
-
-
 @pytest.mark.parametrize(
     ("shape", "second"),
     [

@@ -60,50 +60,6 @@ def test_all_vertices_start_at_one_point(network):
         assert_vertex_is(family, 0, network)
 
 
-class Residual(nn.Module):
-    """Initialised as torchvision's ResNets are: Kaiming's convolutions, and a zero at the end of a residual path."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.again = nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 64, 3, padding=1, bias=False)
-        self.norm, self.head = nn.BatchNorm2d(64), nn.Linear(64, 4)
-        for part in (self.conv, self.again):
-            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.zeros_(self.norm.weight)
-        nn.init.normal_(self.head.weight, std=0.02 / math.sqrt(2 * 12))  # as GPT-2 scales the end of a residual path
-        nn.init.zeros_(self.head.bias)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.conv(x)
-        return self.head((x + self.norm(self.again(x.relu()))).mean((2, 3)))
-
-
-def rms(value: torch.Tensor) -> float:
-    return value.square().mean().sqrt().item()
-
-
-def test_a_factory_draws_every_vertex_by_the_networks_own_initialisation():
-    torch.manual_seed(0)
-    family = Subspace(Residual, Simplex(3))
-    for vertex in map(family.vertex, range(3)):
-        assert rms(vertex["again.weight"]) == pytest.approx(math.sqrt(2 / (64 * 9)), rel=0.05)
-        assert rms(vertex["head.weight"]) == pytest.approx(0.02 / math.sqrt(24), rel=0.15)
-        assert not vertex["norm.weight"].any()
-        assert not vertex["head.bias"].any()
-    assert family.distances().cos2[0, 1] < 0.01
-
-
-def test_a_module_keeps_its_initialisation_at_every_vertex():
-    module = Residual()
-    family = Subspace(module, Line())
-    for vertex in map(family.vertex, range(2)):
-        for name, weight in module.named_parameters():
-            assert rms(vertex[name]) == pytest.approx(
-                rms(weight.detach()) * (math.sqrt(1.005) if weight.ndim > 1 else 1)
-            )
-        assert not vertex["norm.weight"].any()
-
-
 def test_frozen_parameters_and_buffers_are_the_modules_own():
     module = Small()
     module.conv.requires_grad_(False)

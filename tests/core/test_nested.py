@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from helpers import quick
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
@@ -60,7 +61,7 @@ def plain(value: Any) -> Any:
     return (type(value), [plain(part) for part in value]) if isinstance(value, (list, tuple)) else value
 
 
-@settings(deadline=None, derandomize=True)
+@quick
 @given(structures)
 def test_apply_reaches_every_tensor_keeps_everything_else_and_changes_nothing(value):
     before = plain(value)

@@ -252,19 +252,6 @@ def test_sample_by_what(shape, layerwise):
 # Ordinary networks out of the family
 
 
-@pytest.mark.parametrize("make", [Small, Tied], ids=["small", "tied"])
-def test_network_is_ordinary(make):
-    family = Subspace(make, Line())
-    network, fresh = family.at(0.3), make()
-    assert type(network) is make
-    assert list(network.state_dict()) == list(fresh.state_dict())
-    assert [name for name, _ in network.named_parameters()] == [name for name, _ in fresh.named_parameters()]
-    assert all(isinstance(p, nn.Parameter) and p.is_leaf and p.requires_grad for p in network.parameters())
-    fresh.load_state_dict(network.state_dict(), strict=True)
-    x = torch.arange(5) if make is Tied else images()
-    assert torch.equal(fresh(x), network(x))
-
-
 def test_network_is_independent_of_the_family():
     family = Subspace(Small, Line(), seed=0)
     before = copy.deepcopy(family.state_dict())
@@ -394,15 +381,6 @@ def test_distances_between_all_vertices():
     torch.testing.assert_close(found.cos2.diagonal(), torch.ones(3, dtype=torch.float64))
 
 
-def test_distances_without_any_weight_are_those_of_all_parameters():
-    family = Subspace(lambda: nn.Linear(2, 3), Line(), penalised=lambda name, parameter: False)
-    names = ("weight", "bias")
-    found = family.distances()
-    difference = [(family.vertex(0)[name] - family.vertex(1)[name]).square().sum() for name in names]
-    torch.testing.assert_close(found.l2[0, 1], sum(difference).sqrt().double())
-    torch.testing.assert_close(found.cos2[0, 1], exact_cos2(family, 0, 1, names).double())
-
-
 # Parameter groups
 
 
@@ -478,14 +456,6 @@ def test_features_at_a_given_point_and_in_eval_mode():
     torch.testing.assert_close(middle.output, family(images()))
 
 
-def test_watching_leaves_no_hook():
-    family = Subspace(Small, Line())
-    family(images(), samples=2, features="head")
-    with pytest.raises(RuntimeError):
-        family(torch.randn(2, 1, 5, 5), features="head")
-    assert all(not module._forward_pre_hooks for module in family.modules())
-
-
 def test_features_of_an_unknown_module():
     family = Subspace(Small, Line(), seed=0)
     before = family.rng.clone()
@@ -514,17 +484,6 @@ def test_feature_similarity_is_the_formula(shape, layerwise, batch, samples):
     assert len({frozenset(pair) for pair in met}) == samples * (samples - 1) // 2  # every pair is drawn
 
 
-def test_feature_similarity_can_be_trained():
-    family = Subspace(Small, Line(), seed=1)
-    sampled = family(images(4), samples=2, features="head")
-    family.feature_similarity(sampled).backward()
-    for vertex in range(2):
-        found = gradients(family, vertex)
-        assert found["conv.weight"].isfinite().all()
-        assert found["conv.weight"].abs().max() > 0
-        assert found["head.weight"].eq(0).all()  # the features do not depend on the head
-
-
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
@@ -550,12 +509,3 @@ def test_more_wrong_calls(call, kind, words):
     family = Subspace(lambda: nn.Linear(3, 2), Line())
     with pytest.raises(kind, match=words):
         call(family)
-
-
-def test_the_angle_of_very_large_and_very_small_weights():
-    for scale in (1e-12, 1e12):
-        family = Subspace(lambda: nn.Linear(30, 20, bias=False), Line())
-        expected = family.penalty().item()
-        with torch.no_grad():
-            family.omega["weights"].mul_(scale)
-        assert family.penalty().item() == pytest.approx(expected, rel=1e-4)
