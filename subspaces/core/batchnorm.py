@@ -106,8 +106,12 @@ def recalibrate(
         if not count:
             raise ArgumentError("recalibrate got a loader without batches, or with no examples: expected training data")
         distributed.average_statistics(norms.values(), mesh, counting=True)
-        if finite:
-            _check_finite(norms)
+        for name, norm in norms.items() if finite else ():
+            if not all(bool(buffer.isfinite().all()) for buffer in norm.buffers()):
+                raise StatisticsError(
+                    f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold "
+                    "NaN or infinity; check them, the network's own statistics are as before"
+                )
     if family is not None:
         for norm, made in zip(tracked(family.template).values(), norms.values(), strict=True):
             _compat.copy_all(list(norm.buffers()), list(made.buffers()))
@@ -173,15 +177,6 @@ def _momenta(norms: Iterable[BatchNorm]) -> Iterator[None]:
             hook.remove()
 
 
-def _check_finite(norms: dict[str, BatchNorm]) -> None:
-    for name, norm in norms.items():
-        if not all(bool(buffer.isfinite().all()) for buffer in norm.buffers()):
-            raise StatisticsError(
-                f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold NaN "
-                "or infinity; check them, the network's own statistics are as before"
-            )
-
-
 def _call(network: nn.Module, batch: Any) -> None:
     """Pass a network the first item of a batch, or those of a dict by their names."""
     named = dict(batch) if isinstance(batch, Mapping) else {}
@@ -223,10 +218,8 @@ def check_norms(network: nn.Module) -> None:
     """Refuse running statistics that cannot be made anew."""
     for name, part in network.named_modules():
         if isinstance(part, (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)) and part.track_running_stats:
-            raise ArgumentError(
-                f"{name or 'the network'} is an {type(part).__name__} with running statistics, and only those of batch "
-                "norm can be made anew: make it with track_running_stats=False"
-            )
+            what = f"{name or 'the network'} is an {type(part).__name__} with running statistics"
+            raise ArgumentError(f"{what}, which cannot be made anew: make it with track_running_stats=False")
 
 
 def batches(network: nn.Module) -> Tensor | None:
