@@ -6,8 +6,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from subspaces.errors import ArgumentError
 
-SMALL = dict(enumerate(["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], 1))
-
 
 class Named(Protocol):
     """Anything that has a name."""
@@ -69,18 +67,8 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def number(count: int) -> str:
-    """Return a small number as a word."""
-    return SMALL.get(count, str(count))
-
-
 class Catalogue(Mapping[str, T], Generic[T]):
-    """Things of one kind by their name, in the order in which they were added; anybody may add one.
-
-    Args:
-        kind: what one of them is called, for errors.
-        things: those that there are from the beginning.
-    """
+    """Things of one kind (as errors call them) by their name, in the order in which they were added by anybody."""
 
     def __init__(self, kind: str, things: Iterable[T] = ()) -> None:
         self.kind = kind

@@ -61,9 +61,9 @@ def recalibrate(
 ) -> Module:
     """Recompute the running statistics of every batch norm from data, in place; return the module.
 
-    They become the plain average over the batches of one pass in train mode, as for stochastic weight averaging. Modes
-    and momenta are restored, and after an error all buffers too. A norm that the pass does not reach keeps its
-    statistics. Of a distributed family each rank runs batches of its own, and those of all are averaged.
+    They become the plain average over the batches of one pass in train mode, as for stochastic weight averaging. A norm
+    that the pass does not reach keeps its own, and after an error everything is as before. Of a distributed family each
+    rank runs batches of its own, and those of all are averaged.
 
     Args:
         module: a network, an `Ensemble` (each member gets its own statistics), or a family.
@@ -106,8 +106,12 @@ def recalibrate(
         if not count:
             raise ArgumentError("recalibrate got a loader without batches, or with no examples: expected training data")
         distributed.average_statistics(norms.values(), mesh, counting=True)
-        if finite:
-            _check_finite(norms)
+        for name, norm in norms.items() if finite else ():
+            if not all(bool(buffer.isfinite().all()) for buffer in norm.buffers()):
+                raise StatisticsError(
+                    f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold "
+                    "NaN or infinity; check them, the network's own statistics are as before"
+                )
     if family is not None:
         for norm, made in zip(tracked(family.template).values(), norms.values(), strict=True):
             _compat.copy_all(list(norm.buffers()), list(made.buffers()))
@@ -120,8 +124,7 @@ def renew(
 ) -> None:
     """Recalibrate a network whose weights were replaced, and leave everything else as it was.
 
-    Batches and random numbers (of loaders, of dropout) are the same each time, so that points can be compared: the
-    loader goes back to where it was. Other buffers are restored, and statistics need not be finite.
+    Batches and random numbers (of loaders, of dropout) are the same each time, so that points can be compared.
     """
     if not (norms := tracked(network)):
         return
@@ -174,17 +177,8 @@ def _momenta(norms: Iterable[BatchNorm]) -> Iterator[None]:
             hook.remove()
 
 
-def _check_finite(norms: dict[str, BatchNorm]) -> None:
-    for name, norm in norms.items():
-        if not (norm.running_mean.isfinite().all() & norm.running_var.isfinite().all()):  # type: ignore[union-attr]
-            raise StatisticsError(
-                f"the batch-norm statistics of {name!r} are not finite: the batches or the network's weights hold NaN "
-                "or infinity; check them, the network's own statistics are as before"
-            )
-
-
 def _call(network: nn.Module, batch: Any) -> None:
-    """Pass a network the first item of a batch, or the items of a dict by their names."""
+    """Pass a network the first item of a batch, or those of a dict by their names."""
     named = dict(batch) if isinstance(batch, Mapping) else {}
     args = () if named else tuple(batch[:1]) if isinstance(batch, (tuple, list)) else (batch,)
     nested.run(network, args, named, lambda: network(*args, **named))
@@ -224,10 +218,8 @@ def check_norms(network: nn.Module) -> None:
     """Refuse running statistics that cannot be made anew."""
     for name, part in network.named_modules():
         if isinstance(part, (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)) and part.track_running_stats:
-            raise ArgumentError(
-                f"{name or 'the network'} is an {type(part).__name__} with running statistics, and only those of batch "
-                "norm can be made anew: make it with track_running_stats=False"
-            )
+            what = f"{name or 'the network'} is an {type(part).__name__} with running statistics"
+            raise ArgumentError(f"{what}, which cannot be made anew: make it with track_running_stats=False")
 
 
 def batches(network: nn.Module) -> Tensor | None:
@@ -251,10 +243,7 @@ def untracked(network: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def counted_as(network: nn.Module, batches: int) -> Iterator[None]:
-    """Let one batch count as several in running statistics, with momentum 1 - (1 - momentum)^batches.
-
-    Statistics of every tenth batch then follow the weights as quickly as those of every batch.
-    """
+    """Let one batch count as several in running statistics, with momentum 1 - (1 - momentum)^batches."""
     norms = tracked(network).values()
     with _momenta(norms):
         for norm in norms:
@@ -326,9 +315,9 @@ class KeepingStatistics(nn.Module):
 
     def look(self) -> dict[str, tuple[Tensor, int]] | None:
         """Return the other buffers before the first training call after a change of mode; None at any other call."""
-        traced = torch.compiler.is_compiling() or _compat.is_tracing()
-        wanted = self._looking and self.training and torch.is_grad_enabled() and not traced
-        return _other_buffers(self.template) if wanted else None
+        if not (self._looking and self.training and torch.is_grad_enabled()):
+            return None
+        return None if torch.compiler.is_compiling() or _compat.is_tracing() else _other_buffers(self.template)
 
     def look_again(self, before: dict[str, tuple[Tensor, int]]) -> None:
         """Note which of them the call has changed."""
@@ -349,15 +338,11 @@ class KeepingStatistics(nn.Module):
 
 
 def _other_buffers(network: nn.Module) -> dict[str, tuple[Tensor, int]]:
-    """Return the floating-point buffers that are no batch norm's, with torch's counts of changes in place.
-
-    Those that are not saved, such as caches, and single numbers, such as counters, are left out.
-    """
+    """Return the saved buffers that are no batch norm's, without single numbers, with torch's counts of changes."""
+    own = {id(buffer) for norm in tracked(network).values() for buffer in norm.buffers()}
     found = {}
-    for name, part in network.named_modules():
-        for key, value in part._buffers.items() if not isinstance(part, BatchNorm) else ():
-            if value is None or key in part._non_persistent_buffers_set or not value.is_floating_point():
-                continue
-            if value.ndim and not value.is_inference():
-                found[f"{name}.{key}".lstrip(".")] = value, value._version
+    for name, value in network.state_dict(keep_vars=True).items():
+        buffer = isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and id(value) not in own
+        if buffer and value.is_floating_point() and value.ndim and not value.is_inference():
+            found[name] = value, value._version
     return found
