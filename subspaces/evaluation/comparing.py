@@ -9,7 +9,7 @@ from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.answers import RUNS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Training, hashable
-from subspaces.evaluation.statistics import Difference, Spread, paired, spread
+from subspaces.evaluation.statistics import Difference, paired
 from subspaces.text import nearest
 
 if TYPE_CHECKING:
@@ -207,10 +207,7 @@ class Compared:
     """A metric of two answers over the seeds that both have."""
 
     seeds: list[int]
-    first: Spread
-    second: Spread
     difference: Difference
-    complete: bool  # neither has a seed that the other lacks
 
 
 def compare(first: "pd.DataFrame", second: "pd.DataFrame", metric: str) -> Compared | None:
@@ -229,9 +226,7 @@ def compare(first: "pd.DataFrame", second: "pd.DataFrame", metric: str) -> Compa
     if not pairs:
         return None
     ours, theirs = (list(side) for side in zip(*pairs.values(), strict=True))
-    seeds, *every = ({seed for unit in found for seed in unit} for found in (pairs, *sides))
-    complete = all(seeds == each for each in every)
-    return Compared(sorted(seeds), spread(ours), spread(theirs), paired(ours, theirs), complete)
+    return Compared(sorted({seed for unit in pairs for seed in unit}), paired(ours, theirs))
 
 
 def _at(side: dict[tuple[int, ...], float], unit: tuple[int, ...]) -> float | None:

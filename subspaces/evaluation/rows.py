@@ -208,7 +208,6 @@ class Training:
     label_noise: float
     epochs: int
     vertices: int  # that were trained; 1 of a single network, whatever was made of it
-    cost: float  # networks that run forward and backward in a step
     log: list[dict[str, Any]]  # a row per epoch
     seconds: float | None  # that the steps of training took, where it is known
     folder: str

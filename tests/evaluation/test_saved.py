@@ -17,7 +17,7 @@ import subspaces as ss
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Training
 
-TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, 1.0, [{"epoch": 1}], None, "", {})
+TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, [{"epoch": 1}], None, "", {})
 
 
 @pytest.fixture(scope="module")

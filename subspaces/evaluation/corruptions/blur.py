@@ -48,10 +48,9 @@ def glass_blur(images: Tensor, setting: tuple[float, int, int], draws: Draws) ->
 
 
 def _replaced(height: int, width: int, reach: int, draws: Draws) -> Tensor:
-    """Return from which pixel each one comes, [n, pixels], if one after the other is overwritten by one near it.
+    """Return from which pixel each one comes, [n, pixels], if each is overwritten by one near it, from the last on.
 
-    From the last pixel to the first, as published: what lies behind has been overwritten before, so a pixel takes what
-    came there, and of what lies before it the old one. All chains are followed at once, twice as far at each step.
+    What lies behind a pixel was overwritten before. All chains are followed at once, twice as far at each step.
     """
     pixels = height * width
     row, column = torch.arange(height, device=draws.device)[:, None], torch.arange(width, device=draws.device)

@@ -86,9 +86,8 @@ CORRUPTIONS: Catalogue[Corruption] = Catalogue(
 def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: int = 0) -> Tensor:
     """Return images uint8 [n, C, H, W] spoiled, as uint8 of the same shape on the same device.
 
-    Random numbers of image i depend on the seed, the corruption, its severity and first + i alone: batches of every
-    size give the same images. Parameters are the published ones for sides of 32, 64 and 224 pixels; other images get
-    those of the nearest of these sides.
+    Random numbers of image i depend on the seed, the corruption, its severity and first + i alone. Parameters are the
+    published ones for sides of 32, 64 and 224 pixels; other images get those of the nearest of these sides.
 
     Args:
         images: grey (C = 1) or colour (C = 3).

@@ -16,8 +16,7 @@ from subspaces.core.randomness import stream, uniform
 Border = Callable[[Tensor, int], Tensor]  # the pixels that stand for places outside of an image, and its side
 
 CALLS = 2**8  # of random numbers that one corruption may make
-SLACK = 1e-3
-"""Added before numbers are cut off: what should be a whole number may come out of the arithmetic a little below it."""
+SLACK = 1e-3  # before numbers are cut off: a whole number may come out of the arithmetic a little below it
 
 
 class Draws:

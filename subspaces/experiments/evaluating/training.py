@@ -45,7 +45,6 @@ def training_of(recipe: Recipe) -> Training:
         label_noise=recipe.label_noise,
         epochs=recipe.epochs,
         vertices=recipe.shape().vertices,
-        cost=recipe.training_cost,
         log=[],
         seconds=None,
         folder="",
