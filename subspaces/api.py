@@ -103,7 +103,7 @@ def predict(
 
     Args:
         model: a .pt2, .onnx or .safetensors file of `export`.
-        inputs: image files, folders of them at any depth, .npy or .npz arrays.
+        inputs: image files, folders of them at any depth, .npy arrays of the model's size.
         top: how many of the likeliest classes.
         trust: also load a .pt2 file, which runs code of whoever made it, or a network of theirs
             (`package.module:factory`).

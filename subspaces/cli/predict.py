@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
     """Add the command."""
     command = parser.add_command(commands, predict)
     command.add_argument("model", type=Path, metavar="MODEL", help="A file of `subspaces export`.")
-    text = "Image files, folders of them at any depth, .npy or .npz arrays."
+    text = "Image files, folders of them at any depth, .npy arrays of the model's size."
     command.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help=text)
     text = "Number of likeliest classes to show. Default: 1."
     command.option("--top", type=int, metavar="INT", default=1, help=text)

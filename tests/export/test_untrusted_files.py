@@ -64,7 +64,7 @@ def test_a_program_is_not_opened_without_trust(exported: Files, image: Path, tmp
     ("changes", "said"),
     [
         ({"classes": 3}, "its metadata: TypeError"),
-        ({"image_shape": "[1, 4, 4]"}, "cannot be run"),
+        ({"image_shape": "[8, 8]"}, "its metadata"),
         ({"kind": "ensemble"}, "expected [(1, 10), (1,)]"),
     ],
 )
