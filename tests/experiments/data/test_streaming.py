@@ -1,4 +1,3 @@
-import itertools
 import math
 import re
 import sys
@@ -141,25 +140,6 @@ def test_arrays_may_have_parts_that_are_scaled(flip):
             assert same(image, view.transpose(2, 0, 1), mirrored=flip and bool(number[4] < 0.5))
         seen.append(x)
     assert len(seen) == 2
-
-
-@pytest.mark.parametrize(("pad", "flip"), [(0, False), (2, True), (0, True), (2, False)])
-def test_arrays_have_the_views_of_the_resident_loader(pad, flip):
-    split = array()
-    seen = set()
-    stream = loader(split, pad=pad, flip=flip)
-    for _, (x, y) in zip(range(60), itertools.chain.from_iterable(itertools.repeat(stream)), strict=False):
-        for image, label in zip(x, y.tolist(), strict=True):
-            padded = np.pad(split.images[label].numpy(), ((0, 0), (pad, pad), (pad, pad)))
-            found = [
-                (top, left, mirrored)
-                for top, left in itertools.product(range(2 * pad + 1), repeat=2)
-                for mirrored in ((False, True) if flip else (False,))
-                if same(image, padded[:, top : top + 6, left : left + 5], mirrored)
-            ]
-            assert len(found) == 1
-            seen.add(found[0])
-    assert len(seen) == (2 * pad + 1) ** 2 * (1 + flip)
 
 
 def test_crops_and_flips_of_arrays_have_a_stream_of_their_own():
