@@ -21,9 +21,8 @@ class Kept:
 
     def add(self, key: Mapping[str, Any], value: Any) -> None:
         """Add an entry, in place of an earlier one with the same key."""
-        with locks.attempt(
-            self.path.with_name(f".{self.path.name}.lock"), keep=False, wait=True
-        ):  # or what others add meanwhile would be lost
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with locks.attempt(lock, keep=False, wait=True):  # or what others add meanwhile would be lost
             others = [each for each in self._read() if each["key"] != key]
             files.write_json(self.path, {"measured": [*others, {"key": dict(key), "value": value}]})
 
