@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from subspaces.evaluation import files
-from subspaces.experiments.locks import waited
+from subspaces.experiments import locks
 from subspaces.experiments.training.run_files import as_run_error
 
 
@@ -21,7 +21,8 @@ class Kept:
 
     def add(self, key: Mapping[str, Any], value: Any) -> None:
         """Add an entry, in place of an earlier one with the same key."""
-        with waited(self.path.with_name(f".{self.path.name}.lock")):  # or what others add meanwhile would be lost
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with locks.attempt(lock, keep=False, wait=True):  # or what others add meanwhile would be lost
             others = [each for each in self._read() if each["key"] != key]
             files.write_json(self.path, {"measured": [*others, {"key": dict(key), "value": value}]})
 

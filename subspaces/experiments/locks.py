@@ -28,12 +28,13 @@ R = TypeVar("R")
 
 
 @contextmanager
-def attempt(path: Path, keep: bool = True) -> Iterator[str | None]:
+def attempt(path: Path, keep: bool = True, wait: bool = False) -> Iterator[str | None]:
     """Lock a file if no other process has it locked, and yield None, or else the name of that process.
 
-    The folder is made if need be; with `keep=False` the file is removed at the end.
+    The folder is made if need be; with `keep=False` the file is removed at the end. With `wait` it is locked after the
+    other process.
     """
-    lock = _acquired(path, blocking=False)
+    lock = _acquired(path, blocking=wait)
     if lock is None:
         yield _holder(path)
         return
@@ -45,18 +46,6 @@ def attempt(path: Path, keep: bool = True) -> Iterator[str | None]:
         with suppress(OSError):
             os.truncate(path, 0) if keep else path.unlink()  # the next must not be taken for this process
         lock.release()
-
-
-@contextmanager
-def waited(path: Path) -> Iterator[None]:
-    """Lock a file, after other processes if need be, and remove it at the end."""
-    lock = _acquired(path, blocking=True)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        if lock is not None:
-            lock.release()
 
 
 def beside(path: Path, key: Any) -> AbstractContextManager[str | None]:

@@ -10,6 +10,7 @@ from typing import Any
 from campaign import children, judge, scenes
 from campaign.judge import Outcome
 from campaign.scenes import Scene
+from subspaces import cli
 
 NUMBERS = ("0", "-1", "1", "2", "7", "0.5", "-0.5", "1e-9", "1e20", "1e400", "nan", "-inf", str(2**63), "9" * 5000)
 WORDS = ("", " ", "x", "None", "½", "١", "0x10", "--", "-", ".", "..", "/", "/dev/null", "a b", "\n", "ß🙂")
@@ -33,19 +34,11 @@ CHOICES = {  # some of which are right, so that what comes after is reached
 SLOW = ("--compile", "--help", "--models", "--draws")
 
 
-def tree() -> dict[tuple[str, ...], Any]:
-    """Return the commands of the package by their words."""
-    from subspaces import cli
-
-    found = {}
-
-    def walk(command: Any, words: tuple[str, ...]) -> None:
-        for name, one in getattr(command, "commands", {}).items():
-            walk(one, (*words, name))
-        if not hasattr(command, "commands"):
-            found[words] = command
-
-    walk(cli.app, ())
+def tree(parser: Any, words: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Return the parsers of all commands by their words."""
+    found = {} if parser.commands else {words: parser}
+    for name, one in parser.commands.items():
+        found |= tree(one, (*words, name))
     return found
 
 
@@ -54,7 +47,7 @@ class Commands:
 
     def __init__(self, made: dict[str, Scene], base: Path) -> None:
         self.scene = made["evaluated"]
-        self.tree = {words: one for words, one in tree().items() if words != ("data", "list")}
+        self.tree = {words: one for words, one in tree(cli.build()).items() if words != ("data", "list")}
         self.run_folder = scenes._run_in(self.scene.folder)
 
     def run(self, index: int, chance: random.Random, folder: Path) -> Outcome:
@@ -73,14 +66,14 @@ class Commands:
 
     def _line(self, words: tuple[str, ...], chance: random.Random) -> list[str]:
         """Return a command with arguments that are mostly right and options that are mostly not."""
-        params = self.tree[words].params
-        positional = [one for one in params if not one.opts[0].startswith("-")]
-        flags = {name for one in params for name in one.opts}
+        params = [one for one in self.tree[words]._actions if one.dest != "help"]
+        positional = [one for one in params if not one.option_strings]
+        flags = {name for one in params for name in one.option_strings}
         fixed = [["--quiet"]] * ("--quiet" in flags) + [["--epochs", "1"]] * ("--epochs" in flags)
-        fixed += [["--no-tensorboard"]] * ("--tensorboard" in flags)
-        fixed += [["--dry-run"]] * (words[0] in ("study", "reproduce"))
+        fixed += [["--no-tensorboard"]] * ("--no-tensorboard" in flags)
+        fixed += [["--dry-run"]] * ("--dry-run" in flags)
         fixed += [["--scale", "smoke"]] * (words[0] == "reproduce")
-        options = [one for one in params if one.opts[0].startswith("-") and not set(one.opts) & set(SLOW)]
+        options = [one for one in params if one.option_strings and not set(one.option_strings) & set(SLOW)]
         chosen = chance.sample(options, min(len(options), chance.choice((0, 1, 1, 2, 2, 3))))
         arguments = chain(*(self._argument(one, chance) for one in positional))
         line = [*words, *arguments, *chain(*fixed), *chain(*(self._option(one, chance) for one in chosen))]
@@ -94,14 +87,14 @@ class Commands:
         recipes = (*RECIPES * 2, "x", "", "cifar10-standard")
         known = {"runs": runs, "run": runs, "model": runs, "recipes": recipes, "recipe": recipes}
         known["names"] = known["name"] = ("along", "training", "dynamics", "list", "mnist", "folder", "alon", "x", "")
-        many = chance.choice((1, 1, 1, 2, 0)) if param.nargs == -1 else 1
-        return [chance.choice(known.get(param.name, WORDS)) for _ in range(many)]
+        many = chance.choice((1, 1, 1, 2, 0)) if param.nargs in ("*", "+") else 1
+        return [chance.choice(known.get(param.dest, WORDS)) for _ in range(many)]
 
     def _option(self, param: Any, chance: random.Random) -> list[str]:
-        name = param.opts[0]
-        if getattr(param, "is_flag", False):
-            return [chance.choice([*param.opts, *param.secondary_opts])]
-        paths = {"--out", "-o", "--runs", "--data"} & set(param.opts)
-        values = CHOICES.get(name, PATHS if paths else (*NUMBERS, *WORDS))
-        count = 3 if param.nargs == 3 else chance.choice((1, 2)) if param.multiple else 1
-        return [name, *(chance.choice(values).replace("RUN", self.run_folder) for _ in range(count))]
+        names = param.option_strings
+        if param.nargs == 0 or any(name.startswith("--no-") for name in names):
+            return [chance.choice(names)]
+        paths = {"--out", "-o", "--runs", "--data"} & set(names)
+        values = CHOICES.get(names[0], PATHS if paths else (*NUMBERS, *WORDS))
+        count = param.nargs if isinstance(param.nargs, int) else chance.choice((1, 2)) if param.nargs else 1
+        return [names[0], *(chance.choice(values).replace("RUN", self.run_folder) for _ in range(count))]

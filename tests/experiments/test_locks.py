@@ -64,7 +64,7 @@ def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path: Path)
 
 def adds(pause: Pause, path: Path, times: int) -> None:
     for _ in range(times):
-        with locks.waited(path.with_name(".lock")):
+        with locks.attempt(path.with_name(".lock"), keep=False, wait=True):
             path.write_text(str(int(path.read_text()) + 1))
 
 

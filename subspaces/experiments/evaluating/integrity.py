@@ -64,24 +64,18 @@ def _problems_of_run(folder: Path) -> list[str]:
         run = Run.open(folder)
     except (RunError, OSError) as error:
         return [str(error)]
-    found = _problems(_of_run(run))
-    if (folder / RESULT).exists() and not run.finished:
-        found.append(f"{folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew")
-    return found
-
-
-def _problems(checks: Iterable[Callable[[], object]]) -> list[str]:
-    """Return what each of some checks complains about, once."""
-    found: dict[str, None] = {}
-    for check in checks:
+    found: dict[str, None] = {}  # each once
+    for check in _checks(run):
         try:
             check()
         except (RunError, storage.FileError, OSError) as error:
             found[str(error)] = None
+    if (folder / RESULT).exists() and not run.finished:
+        found[f"{folder} has a result without its networks: put {FAMILY} back to evaluate it, or train it anew"] = None
     return list(found)
 
 
-def _of_run(run: Run) -> Iterator[Callable[[], object]]:
+def _checks(run: Run) -> Iterator[Callable[[], object]]:
     """Yield the checks of one run: its files, and whether they belong together."""
     yield run.starts
     yield run.log
@@ -92,14 +86,10 @@ def _of_run(run: Run) -> Iterator[Callable[[], object]]:
         yield partial(measured_of, run)
     if (run.folder / MEASUREMENTS).exists():
         yield partial(read_measurements, run.folder / MEASUREMENTS)
-    yield from _of_files(run.folder, "remove it", {*FILES, TRAINED, FILE, MEASUREMENTS} - {STATE})
-
-
-def _of_files(folder: Path, remedy: str, without: Iterable[str] = ()) -> Iterator[Callable[[], object]]:
-    """Yield the checks of a folder's files against their checksums."""
-    for path in sorted(folder.iterdir()):
-        if path.suffix in READERS and path.name not in without:
-            yield partial(READERS[path.suffix], path, remedy)
+    known = {*FILES, TRAINED, FILE, MEASUREMENTS} - {STATE}
+    for path in sorted(run.folder.iterdir()):
+        if path.suffix in READERS and path.name not in known:
+            yield partial(READERS[path.suffix], path, "remove it")
 
 
 def measured_of(run: Run) -> Evaluation:

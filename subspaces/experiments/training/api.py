@@ -73,7 +73,7 @@ def train_recipes(
     out: Path,
     show: Mode,
     tensorboard: bool,
-    then: cluster.Then | None = None,
+    then: cluster.Then = None,
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs.
 
@@ -96,7 +96,8 @@ def train_recipes(
                 with stop_on_signals() as stop:
                     ours, held = free(left, told, stop)
                 if ours and execution.ray is not None:
-                    failures += cluster.train(ours, train_recipes, execution, data, out, show, tensorboard, then)
+                    there = partial(train_recipes, tensorboard=tensorboard)
+                    failures += cluster.train(ours, there, execution, data, out, show, then)
                 elif ours:
                     failures += train_runs(ours, here, data, show, tensorboard, held)
                 left = list(held)

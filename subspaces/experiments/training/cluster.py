@@ -41,7 +41,8 @@ PAUSE = 0.1  # seconds between two looks at the tasks
 AGAIN = 2.0  # seconds between two requests to stop: a task that is about to begin may not hear the first
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-Then = Callable[..., None]  # called with a run, data= and execution=
+Trains = Callable[..., list[Run]]
+Then = Callable[..., None] | None  # called with a run, data= and execution=
 
 
 def check(execution: Execution) -> None:
@@ -76,16 +77,9 @@ def work(recipes: Sequence[Mapping[str, Any]], site: Mapping[str, Any]) -> None:
 
 
 def train(
-    runs: Sequence[Run],
-    train_here: Callable[..., list[Run]],
-    execution: Execution,
-    data: Path | None,
-    out: Path,
-    show: Mode,
-    tensorboard: bool,
-    then: Then | None,
+    runs: Sequence[Run], train_here: Trains, execution: Execution, data: Path | None, out: Path, show: Mode, then: Then
 ) -> list[Failure]:
-    """Train runs on a cluster, each as `train_here` would, and return what went wrong with some."""
+    """Train runs on a cluster, each as `train_here` would and with what comes `then`; return what went wrong."""
     for run in runs:
         if run.recipe.network.startswith("__main__:"):
             raise ArgumentError(f"network {run.recipe.network!r}: no other process can import it; move it to a module")
@@ -105,7 +99,7 @@ def train(
             "threads": cpus,
             "path": [os.path.abspath(entry) for entry in sys.path],
             "methods": ray.cloudpickle.dumps([kind for kind in kinds if not kind.__module__.startswith("subspaces.")]),
-            "train": partial(train_here, execution=there, data=data, out=out, show="quiet", tensorboard=tensorboard),
+            "train": partial(train_here, execution=there, data=data, out=out, show="quiet"),
             "then": partial(then, data=data, execution=there) if then else None,
         }
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}

@@ -160,14 +160,10 @@ class Run:
             self._is_there(name)  # what cannot be looked at, such as on a disk that is away, is not lost
         config = self.folder / CONFIG
         if config.is_file():
-            wanted = {**self.recipe.to_dict(), "name": ""}
-            found = {**Recipe.from_dict(run_files.read_json(config, None, self._remedy)).to_dict(), "name": ""}
-            for name in {**found, **wanted}:
-                if found.get(name) != wanted.get(name):
-                    raise RunError(
-                        f"{self.folder} is a run of another configuration: {name} is {found.get(name)!r} there and "
-                        f"{wanted.get(name)!r} here; choose another --out or remove the folder"
-                    )
+            found = Recipe.from_dict(run_files.read_json(config, None, self._remedy))
+            if found.key != self.recipe.key:
+                what = f"a run of another configuration, {found.key} and not {self.recipe.key}"
+                raise RunError(f"{self.folder} is {what}: choose another --out or remove the folder")
         if self.finished:
             self._read(CONFIG)
             self.starts()

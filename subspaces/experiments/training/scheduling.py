@@ -174,7 +174,9 @@ class RunGroup:
         save = any(trainer.due for trainer in self.steps)  # all at the same step, where they can continue as one
         for trainer in list(self.steps):
             with self._left_out(trainer, failures):
-                trainer.took(taken, save)
+                trainer.done += taken
+                if save:
+                    trainer.checkpoint()
                 shown.tick(trainer.run, taken)
         return failures
 

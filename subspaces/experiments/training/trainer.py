@@ -61,7 +61,7 @@ class Clock:
 
 
 class Trainer:
-    """One run in training. Between its steps others may have their turn: see `steps()` and `took()`.
+    """One run in training. Between its steps others may have their turn: see `steps()`.
 
     `images` is the loader of another, whose training images it may share. Several processes (`world`) each have a
     trainer of the same run, which make the same calls; what is written is written by the first.
@@ -168,7 +168,7 @@ class Trainer:
     def steps(self) -> Generator[None]:
         """Train to the end; wherever this yields, the next steps are due.
 
-        Whoever drives it makes them (`advance`), for this run alone or for several at once, and tells it (`took`).
+        Whoever drives it makes them (`advance`), for this run alone or for several at once, and counts them in `done`.
         Where it ends, or is closed, so do the processes that read images.
         """
         try:
@@ -202,12 +202,6 @@ class Trainer:
         """Make the next steps, and those of all runs that are one program with this one; return how many."""
         with self._on_stream():
             return self.engine.step.advance(self.engine.loader.sizes, self.done)
-
-    def took(self, steps: int, save: bool = False) -> None:
-        """Count steps that were made, and write a checkpoint if told so."""
-        self.done += steps
-        if save:
-            self.checkpoint()
 
     def _end_epoch(self, clock: Clock, timed: int) -> None:
         """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""

@@ -242,27 +242,6 @@ def test_an_address_where_nobody_answers(ray, tmp_path):
 # What shows without a cluster
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"cpus_per_run": 2}, "cpus_per_run=2: it is for runs on a Ray cluster"),
-        ({"gpus_per_run": 0.5}, "gpus_per_run=0.5: it is for runs on a Ray cluster"),
-        ({"ray": "auto", "gpus_per_run": 2}, "gpus_per_run=2.0: expected more than 0 and at most 1"),
-        ({"ray": "auto", "gpus_per_run": 0.0}, "gpus_per_run=0.0: expected more than 0"),
-        ({"ray": "auto", "cpus_per_run": 0}, "cpus_per_run=0: expected at least 1"),
-        ({"ray": "auto", "device": "cuda:1"}, "device='cuda:1' with ray: expected auto, cpu or cuda"),
-        ({"ray": "auto", "device": "cpu", "gpus_per_run": 0.5}, "gpus_per_run=0.5 with device='cpu'"),
-        ({"ray": "auto", "device": "cpu", "graph": True}, "graph=True with device='cpu'"),
-        ({"ray": "head"}, "ray='head': expected auto, local, or HOST:PORT"),
-        ({"ray": "ray://head:10001"}, "ray='ray://head:10001': expected auto, local, or HOST:PORT"),
-        ({"ray": True}, "ray=True: expected text"),
-    ],
-)
-def test_what_does_not_fit_is_refused(asked, said):
-    with pytest.raises(ValueError, match=said):
-        Execution(**asked)
-
-
 def test_ray_that_is_not_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

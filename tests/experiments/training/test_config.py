@@ -194,20 +194,6 @@ def test_a_field_of_other_methods_is_refused(method, field):
         Recipe(method=method, validation=100, **{field: OTHER[field]})
 
 
-def test_another_method_keeps_what_both_have_and_loses_the_rest():
-    line = Recipe(method="line", beta=2.0, layerwise=True, samples=2)
-    assert dataclasses.replace(line, method="standard") == Recipe()
-    integral = dataclasses.replace(line, method="integral")
-    assert integral == Recipe(method="integral", beta=2.0)
-    assert dataclasses.replace(line, beta=3.0).to_dict() == {**line.to_dict(), "beta": 3.0}
-    snapshot = Recipe(method="snapshot", vertices=6)
-    assert dataclasses.replace(snapshot, method="standard") == Recipe()
-    assert dataclasses.replace(snapshot, method="fge") == Recipe(method="fge", vertices=6)
-    assert dataclasses.replace(Recipe(), method="fge", vertices=4) == Recipe(method="fge", vertices=4)
-    with pytest.raises(ValueError, match="schedule='constant': fge has a schedule of its own"):
-        dataclasses.replace(Recipe(schedule="constant"), method="fge")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -295,36 +281,33 @@ def test_a_graph_needs_a_gpu():
         Execution(device="cpu", graph=True).resolved()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("precision", "float16"),
-        ("evaluate_every", -1),
-        ("evaluate_every", 1.5),
-        ("evaluate_batches", 0),
-        ("evaluate_batches", None),
-        ("checkpoint_seconds", -1.0),
-        ("checkpoint_seconds", math.nan),
-        ("checkpoint_seconds", "60"),
-        ("at_once", 0),
-        ("at_once", 1.5),
-        ("stack", 0),
-        ("workers", -1),
-        ("workers", 1.5),
-        ("workers", True),
-        ("workers", 10**6),
-        ("compile", "yes"),
-        ("graph", 1),
-        ("resident", 0),
-        ("channels_last", None),
-    ],
-)
-def test_a_bad_setting_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
-        Execution(**{name: value}).resolved()
-
-
 @pytest.mark.parametrize("definition", [[], b"x", 2**70, "line"])
 def test_what_is_no_method_is_refused(definition: object) -> None:
     with pytest.raises(TypeError, match=r"definition=.*expected the Method of another recipe"):
         Recipe(definition=definition)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"evaluate_every": -1}, {"evaluate_batches": 0}, {"checkpoint_seconds": math.nan}, {"at_once": 1.5}),
+        *({"stack": 0}, {"workers": True}, {"workers": 10**6}, {"compile": "yes"}, {"channels_last": None}),
+        *({"cpus_per_run": 2}, {"gpus_per_run": 2, "ray": "auto"}, {"ray": "head"}, {"ray": "ray://head:10001"}),
+        *({"device": "cuda:1", "ray": "auto"}, {"gpus_per_run": 0.5, "ray": "auto", "device": "cpu"}),
+    ],
+    ids=str,
+)
+def test_a_bad_setting_is_named(settings):
+    with pytest.raises(ValueError, match=f"{next(iter(settings))}="):
+        Execution(**settings)
+
+
+def test_another_method_keeps_what_both_have_and_loses_the_rest():
+    line = Recipe(method="line", beta=2.0, layerwise=True, samples=2)
+    assert dataclasses.replace(line, method="standard") == Recipe()
+    assert dataclasses.replace(line, method="integral") == Recipe(method="integral", beta=2.0)
+    snapshot = Recipe(method="snapshot", vertices=6)  # whose schedule is its own
+    assert dataclasses.replace(snapshot, method="standard") == Recipe()
+    assert dataclasses.replace(snapshot, method="fge") == Recipe(method="fge", vertices=6)
+    with pytest.raises(ValueError, match="schedule='constant': fge has a schedule of its own"):
+        dataclasses.replace(Recipe(schedule="constant"), method="fge")

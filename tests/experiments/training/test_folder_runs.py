@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from commands import CliRunner, Result
 from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
 from subspaces.experiments.training import Recipe, Run, RunError
 from subspaces.experiments.training.api import configure
-from subspaces.experiments.training.batches import training_batches
 from subspaces.experiments.training.execution import Execution
 
 COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
@@ -149,28 +147,3 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, options: l
 
 
 # Views
-
-
-def test_views_are_what_the_recipe_asks_for() -> None:
-    random = np.random.default_rng(0)
-    images = torch.from_numpy(random.integers(0, 256, (40, 3, 16, 16), np.uint8))
-    split = ss.data.Split(images, torch.arange(40))
-    data = ss.data.Dataset("made", split, None, split, tuple(map(str, range(40))), (0.5,) * 3, (0.5,) * 3)
-    recipe = Recipe(dataset="folder", augment="resized-crop", pad=0, batch=40)
-
-    def batch(resident: bool, **changes: Any) -> Tensor:
-        execution = Execution(device="cpu", resident=resident, workers=0).resolved()
-        loader = training_batches(dataclasses.replace(recipe, **changes), data, execution)
-        loader.start_epoch()
-        x, y = loader.take(40)
-        return x[y.argsort()]
-
-    whole = (images.float() / 255 - 0.5) / 0.5
-    for resident in (True, False):
-        views = batch(resident)
-        assert views.shape == whole.shape
-        assert not torch.isclose(views, whole).all((1, 2, 3)).any()
-        assert views.abs().max() <= 1.01
-        assert torch.equal(views, batch(resident))
-        assert not torch.equal(views, batch(resident, seed=1))
-        assert not torch.equal(views, batch(resident, flip=False))

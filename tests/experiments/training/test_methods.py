@@ -242,31 +242,3 @@ def test_what_only_some_methods_use_is_for_those():
     assert [one.schedule for one in found] == ["constant", "swa-cyclic"]
     found, _ = configure(["digits-standard", "digits-line"], None, {"samples": 2, "feature_similarity": 1})
     assert [one.definition.own().get("samples") for one in found] == [None, 2]
-
-
-@pytest.mark.parametrize(
-    ("recipes", "changes", "message"),
-    [
-        (["digits-standard", "digits-line"], {"vertices": 6}, "vertices=6: standard makes no use"),
-        (["digits-standard"], {"samples": 4}, "samples=4: standard .*; it is for line, curve and simplex"),
-        (["digits-line"], {"ema_decay": 0.5}, "ema_decay=0.5: line makes no use of it; it is for ema"),
-        (["digits-snapshot"], {"schedule": "warmup-cosine"}, "snapshot has a schedule of its own"),
-    ],
-)
-def test_what_would_change_nothing_is_refused(recipes, changes, message):
-    with pytest.raises(ValueError, match=message):
-        configure(recipes, None, changes)
-
-
-def test_another_method_leaves_the_schedule_of_the_old_one_behind():
-    def chosen(recipe: str, **changes) -> Recipe:
-        ((found,), _) = configure(recipe, None, changes)
-        return found
-
-    assert chosen("cifar10-snapshot", method="standard").schedule == "warmup-cosine"
-    assert chosen("cifar10-snapshot", method="swa-cyclic").schedule == "swa-cyclic"
-    assert chosen("cifar10-snapshot", method="line", schedule="constant").schedule == "constant"
-    assert chosen("cifar10-snapshot", epochs=60).schedule == "snapshot"
-    assert chosen("cifar10-standard", method="fge").schedule == "fge"
-    with pytest.raises(ValueError, match="snapshot has a schedule of its own"):
-        chosen("cifar10-snapshot", schedule="constant")

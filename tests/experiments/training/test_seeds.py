@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from seed_cases import BASE, CHANGED, FIELDS, Call, numbered, taken, use_numbered
-from torch import Tensor
+from seed_cases import BASE, CHANGED, FIELDS, Call, taken, use_numbered
 
 import subspaces as ss
 from subspaces.core import storage
@@ -227,16 +226,3 @@ def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path
 
 def same(first: Any, second: Any) -> bool:
     return torch.equal(first.images, second.images) and torch.equal(first.labels, second.labels)
-
-
-@pytest.mark.parametrize("resident", [True, False])
-def test_crops_and_flips_of_an_image_are_unrelated(resident):
-    """Every place of the crop comes as often with each direction: 18 views of 3 × 3 places, each an equal share."""
-    split = data.Split(numbered(1).train.images.expand(3600, -1, -1, -1), torch.zeros(3600, dtype=torch.int64))
-    loader: Any = data.ResidentLoader if resident else data.StreamingLoader
-    options = {} if resident else {"workers": 0}
-    batches = loader(split, batch=3600, mean=(0.0,) * 2, std=(1 / 255,) * 2, pad=1, flip=True, seed=3, **options)
-    ((x, _),) = list(batches)
-    counts: Tensor = x[:, 1].flatten(1).unique(dim=0, return_counts=True)[1]
-    assert len(counts) == 18
-    assert ((counts - 200.0) ** 2 / 200).sum() < 40.8  # 0.1 % of 17 degrees of freedom

@@ -126,17 +126,6 @@ def test_every_run_is_what_it_is_alone(kind: str) -> None:
             torch.testing.assert_close(value, other[name], rtol=2e-4, atol=LOOSE.get(kind, 2e-5))
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.001])
-def test_integral_runs_differ_from_those_alone_by_rounding_only(epsilon: float) -> None:
-    """Their step divides a difference by epsilon, and its rounding too: in float32 an epoch's loss may be 1 % apart."""
-    recipes = seeds(method="integral", epsilon=epsilon)
-    states = together(recipes, 1, double=True), alone(recipes, 1, double=True)
-    for one, other in zip(*states, strict=True):
-        for name in ("family.omega.weights", "family.omega.others"):
-            assert one[name].dtype == torch.float64
-            torch.testing.assert_close(one[name], other[name], rtol=0, atol=1e-10)
-
-
 COMPANY = {
     "one": [{}],
     "four": [{"seed": seed} for seed in (2, 3, 4, 5)],

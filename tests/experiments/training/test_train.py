@@ -1,13 +1,16 @@
 """`train()`: recipes, seeds and changes in, finished runs out; and what is shown on the way."""
 
 import dataclasses
+import gc
 import os
 import re
 import resource
 import signal
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, digits, jsonl, train_runs
 
@@ -81,6 +84,19 @@ def test_what_is_wrong_is_said(options, message, tmp_path: Path):
 def test_a_missing_data_folder_is_an_error(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match="cifar10"):
         quietly("cifar10-line", out=tmp_path, data=tmp_path / "none", epochs=1)
+
+
+def test_the_process_of_the_caller_stays_as_it_is(tmp_path: Path):
+    """Its variables, collector and handlers; random numbers and the compiler's limits have tests of their own."""
+
+    def settings() -> list[object]:
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        handlers = [signal.getsignal(number) for number in numbers]
+        return [dict(os.environ), gc.get_threshold(), gc.isenabled(), torch.get_num_threads(), *sys.path, *handlers]
+
+    before = settings()
+    quietly(RECIPE, seeds=[0, 1], out=tmp_path)
+    assert settings() == before
 
 
 # What is shown
