@@ -27,8 +27,7 @@ from subspaces.experiments.paper.scales import Setup
 from subspaces.experiments.studies.choices import GridStudy
 from subspaces.experiments.studies.compare import is_second
 from subspaces.experiments.studies.grid import methods_of
-from subspaces.experiments.studies.instability import InstabilityStudy
-from subspaces.experiments.studies.mixtures import WORDS
+from subspaces.experiments.studies.instability import WORDS, InstabilityStudy
 from subspaces.experiments.studies.setting import Setting, same
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
