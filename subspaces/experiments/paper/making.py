@@ -169,8 +169,8 @@ class Reproduced(Result):
             "measured": self.result.summary(),
         }
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {self.name: [each.as_row() for each in self.judged], **self.result.rows()}
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: summary["claims"], **self.result.rows(summary["measured"])}
 
     def draw(self) -> Drawing:
         picture = self.plan.figure.picture

@@ -212,15 +212,8 @@ class InstabilityStudy(Result):
         lines = [[str(m), str(k), *cells(m, k)] for m in self.plan.models for k in self.plan.shared]
         return [Table(self.heading(), ("models", "shared epochs", *(f"{WORDS[kind]} %" for kind in KINDS)), lines)]
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        rows: list[dict[str, Any]] = []
-        for cell in self.summary()["cells"]:
-            about = {name: value for name, value in cell.items() if name != "metrics"}
-            numbers = {
-                f"{name}_{part}": each[part] for name, each in cell["metrics"].items() for part in ("mean", "std")
-            }
-            rows.append({**about, **numbers})
-        return {self.name: rows}
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: summary["cells"]}
 
     def draw(self) -> Drawing:
         from subspaces.experiments.studies import drawing
