@@ -161,13 +161,15 @@ def instability() -> str:
 
 def integral(network: str) -> str:
     """Return the study of Integral with one network."""
-    study = read(f"integral/{network}/integral")["study"]
+    found = read(f"integral/{network}/integral")
+    study = found.get("study", found)
     lines = {(line["label_noise"], line["method"], line["answer"]): line for line in study["lines"]}
     rows = []
     for level in study["levels"]:
         found = [lines[level, *key] for key in (("standard", "network"), ("line", "midpoint"), ("integral", "network"))]
         cells = [quality("accuracy", line["metrics"]["accuracy"]) for line in found]
-        rows.append([f"{level:g}", *cells, interval(found[-1]["differences"]["accuracy"])])
+        beside = found[-1].get("differences") or {"accuracy": found[-1]["metrics"]["accuracy"]["difference"]}
+        rows.append([f"{level:g}", *cells, interval(beside["accuracy"])])
     return table(["label noise", "standard", "line, midpoint", "integral", "integral − standard"], rows)
 
 

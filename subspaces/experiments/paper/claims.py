@@ -103,19 +103,12 @@ class Judgement:
             "metric": metric,
             "factor": factor,
             "margin": margin,
+            "n": len(self.seeds),
             "seeds": self.seeds,
             "above": {"what": above, **asdict(self.above)},
             "below": {"what": below, **asdict(self.below)},
             "difference": asdict(self.difference),
         }
-
-    def as_row(self) -> dict[str, Any]:
-        """Return the row of a CSV file."""
-        row: dict[str, Any] = {}
-        for name, value in self.summary().items():
-            parts = {f"{name}_{part}": one for part, one in value.items()} if isinstance(value, dict) else {name: value}
-            row |= {column: one for column, one in parts.items() if not isinstance(one, list)}
-        return {**row, "n": len(self.seeds)}
 
 
 def _verdict(difference: Difference) -> Verdict:

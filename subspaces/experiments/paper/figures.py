@@ -12,8 +12,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.shifted_data import Corruptions
 from subspaces.experiments.paper.claims import Claim
 from subspaces.experiments.paper.scales import Scale, Setup
-from subspaces.experiments.studies.instability import shared_epochs
-from subspaces.experiments.studies.mixtures import MIXTURES, WORDS
+from subspaces.experiments.studies.instability import MIXTURES, WORDS, shared_epochs
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.text import Catalogue, nearest
 

@@ -1,7 +1,7 @@
 """One figure of the paper on one network and data set: planned, measured, drawn and judged."""
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from subspaces.evaluation.comparing import Group, heading
 from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.evaluation.statistics import spread
 from subspaces.experiments import locks
 from subspaces.experiments.data import absent
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.paper.claims import HEADS, MANY, RULE, Judgement, counted
 from subspaces.experiments.paper.figures import Figure
-from subspaces.experiments.paper.measured import STANDARD, Measured
-from subspaces.experiments.paper.pictures import PICTURES
+from subspaces.experiments.paper.measured import STANDARD, TWO, Measured
 from subspaces.experiments.paper.scales import Setup
 from subspaces.experiments.studies import grid, instability
 from subspaces.experiments.studies.compare import SECOND, Comparison
@@ -169,11 +169,46 @@ class Reproduced(Result):
             "measured": self.result.summary(),
         }
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {self.name: [each.as_row() for each in self.judged], **self.result.rows()}
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: summary["claims"], **self.result.rows(summary["measured"])}
 
     def draw(self) -> Drawing:
         picture = self.plan.figure.picture
         if picture in PICTURES:
             return PICTURES[picture](self.found)
         return draw_groups(picture, self.found.result.groups) if picture else self.result.draw()
+
+
+# Pictures that only figures of the paper have
+
+
+def with_two_networks(found: Measured) -> Drawing:
+    """Draw accuracy along lines and curves, and the level of two networks together."""
+    from subspaces.experiments.studies import drawing
+
+    level = found.value("standard: runs", "accuracy")
+    return drawing.along_with(found.result.groups, "two networks together", list(level.values()))
+
+
+def planes(found: Measured) -> Drawing:
+    """Draw the planes of one seed, as a plane is of one run."""
+    firsts = [(group, group.evaluations[0]) for group in map(found.group, ("curve", "simplex", "line"))]
+    drawn = [Group(group.label, [replace(one, planes=found.planes(one))]) for group, one in firsts]
+    return draw_groups("plane", drawn, "accuracy")
+
+
+def endpoints(found: Measured) -> Drawing:
+    """Draw how different the ends of lines are, and two networks."""
+    from subspaces.experiments.studies import drawing
+
+    labels, names = [*(each for each in found.recipes if each != STANDARD), TWO], ("tv", "l2", "cos2")
+    values = {each: {name: found.value(f"{each}: {name}", name) for name in names} for each in labels}
+    means = {each: {name: spread(list(some.values())) for name, some in own.items()} for each, own in values.items()}
+    return drawing.bars(heading([training_of(found.setup.standard)]), means, names)
+
+
+PICTURES: dict[str, Callable[[Measured], Drawing]] = {
+    "with two networks": with_two_networks,
+    "planes": planes,
+    "endpoints": endpoints,
+}

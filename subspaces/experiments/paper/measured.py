@@ -27,8 +27,7 @@ from subspaces.experiments.paper.scales import Setup
 from subspaces.experiments.studies.choices import GridStudy
 from subspaces.experiments.studies.compare import is_second
 from subspaces.experiments.studies.grid import methods_of
-from subspaces.experiments.studies.instability import InstabilityStudy
-from subspaces.experiments.studies.mixtures import WORDS
+from subspaces.experiments.studies.instability import WORDS, InstabilityStudy
 from subspaces.experiments.studies.setting import Setting, same
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
@@ -69,7 +68,11 @@ class Measured:
         if not numbers:
             return self._answer(label, what, metric)
         points, average = (numbers, "") if what.startswith("at ") else (numbers[:1], None)
-        return {seed: fmean(each[one] for one in points) for seed, each in self.along(label, average).items()}
+        by_seed = self.along(label, average)
+        for each in by_seed.values():
+            if not set(points) <= each.keys():
+                raise ArgumentError(f"{expression!r}: expected points that were measured, {', '.join(map(str, each))}")
+        return {seed: fmean(each[one] for one in points) for seed, each in by_seed.items()}
 
     def group(self, label: str) -> Group:
         """Return the evaluations of a method."""
@@ -116,6 +119,8 @@ class Measured:
         """Return a metric of a method as one network, in the mean over values of a grid."""
         method = methods_of([self.recipes[label]], {})[0].label if label in self.recipes else label
         own = [each for each in self.result.choices if each.method == method and each.chosen.networks == 1]
+        if not set(values) <= {each.value for each in own}:
+            raise ArgumentError(f"{label!r} at {values}: expected a method at {self.result.values}")
         every = [next(each.chosen for each in own if each.value == value).by_seed(metric) for value in values]
         return {seed: fmean(each[seed] for each in every) for seed in every[0] if all(seed in each for each in every)}
 

@@ -203,8 +203,8 @@ class Reproduction(Result):
             ],
         }
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {self.name: [{**made.about(), **each.as_row()} for made in self.figures for each in made.judged]}
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: [{**made.about(), **each.summary()} for made in self.figures for each in made.judged]}
 
     def draw(self) -> None:
         """Draw nothing: each figure has its own picture."""

@@ -74,13 +74,8 @@ class GridStudy(Result):
             *each.chosen.cells(each.reference),
         ]
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        rows = []
-        for each in self.choices:
-            row: dict[str, Any] = {self.over: each.value, "method": each.method, "answer": each.answer}
-            row |= {"setting": each.setting, "chosen": each.of(each.chosen), "n": each.chosen.count}
-            rows.append(row | each.chosen.columns(each.reference))
-        return {self.name: rows}
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: summary["lines"]}
 
     def draw(self) -> Drawing:
         from subspaces.experiments.studies import drawing
@@ -128,8 +123,8 @@ class GridStudy(Result):
             "setting": each.setting,
             "chosen": each.of(each.chosen),
             "chosen_on": "validation" if len(each.candidates) > 1 else None,
-            "metrics": each.chosen.metrics(),
-            "differences": each.chosen.differences(each.reference),
+            "n": each.chosen.count,
+            "metrics": each.chosen.metrics(each.reference),
             "candidates": [
                 {"value": each.of(one), self.by: {split: one.spread(self.by, split).mean for split in splits}}
                 for one in tried

@@ -212,12 +212,8 @@ class Comparison(Result):
         training = f"{entry.steps:,.0f}" + ("" if relative is None else f"\n× {relative:.3g}")
         return [entry.method, entry.words, *entry.cells(self.reference), training, str(entry.networks)]
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        rows = []
-        for entry in self.entries:
-            row: dict[str, Any] = {"method": entry.method, "answer": entry.words, "n": entry.count}
-            rows.append({**row, **self._cost(entry), **entry.columns(self.reference)})
-        return {self.name: rows}
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: summary["entries"]}
 
     def draw(self) -> Drawing:
         from subspaces.experiments.studies import drawing
@@ -241,22 +237,18 @@ class Comparison(Result):
         }
 
     def _entry(self, entry: Entry) -> dict[str, Any]:
-        differences, group = entry.differences(self.reference), entry.group
+        group = entry.group
         return {
             "method": entry.method,
             "answer": entry.words,
+            "n": entry.count,
             "recipe": tables.without_seed(entry.recipe),
             "seeds": [list(seeds) for seeds in entry.frame["seeds"]],
             "runs": [one.name for one, seed in zip(group.evaluations, group.seeds, strict=True) if seed in entry.seeds],
-            **self._cost(entry),
-            "metrics": {name: {**each, "difference": differences[name]} for name, each in entry.metrics().items()},
-        }
-
-    def _cost(self, entry: Entry) -> dict[str, Any]:
-        return {
             "training_network_steps": entry.steps,
             "training_relative": entry.relative_cost(self.reference),
             "networks_at_test": entry.networks,
+            "metrics": entry.metrics(self.reference),
         }
 
     def heading(self) -> str:

@@ -1,6 +1,7 @@
 """Figures of comparisons and studies, in the style of the report's."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +13,6 @@ from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
-from subspaces.experiments.studies.mixtures import KINDS, MIXTURES, WORDS, Kind
 from subspaces.experiments.studies.setting import plain
 from subspaces.reports.figures import along, style
 
@@ -117,40 +117,42 @@ def over(
 
 # Instability
 
-AVERAGES: tuple[Kind, ...] = ("average", "ensemble")
-LOOKS: dict[Kind, style.Look] = {
+AVERAGES, MIXTURES = ("average", "ensemble"), ("global", "layerwise", "per-weight")
+LOOKS: dict[str, style.Look] = {
     "branch": style.Look(style.GREYS[0], "*", style.DOTS[0]),
     **{kind: style.Look(style.COLOURS[i], style.MARKERS[i]) for i, kind in enumerate((*AVERAGES, *MIXTURES))},
 }
 BELOW = 5.0  # points of accuracy below the lowest branch where a panel ends
-Accuracy = Callable[[int, int, Kind], Spread]
+Accuracy = Callable[[int, int, Any], Spread]
 """Of so many models that share so many epochs."""
 
 
-def over_shared_epochs(title: str, models: Sequence[int], shared: Sequence[int], accuracy: Accuracy) -> Figure:
+def over_shared_epochs(
+    title: str, models: Sequence[int], shared: Sequence[int], accuracy: Accuracy, words: Mapping[Any, str]
+) -> Figure:
     """Draw averages and ensembles of the fewest models, their mixtures, and averages and ensembles of the most."""
     fewest, most = models[0], models[-1]
     wanted = [(fewest, AVERAGES), (fewest, MIXTURES), *([(most, AVERAGES)] if most > fewest else [])]
-    found = [(kind, accuracy(m, k, kind)) for m in models for k in shared for kind in KINDS]
+    found = [(kind, accuracy(m, k, kind)) for m in models for k in shared for kind in LOOKS]
     with style.styled():
         drawing = style.blank(style.PAGE, 2.4)
         axes = drawing.subplots(1, len(wanted), sharey=True)
         bottom, top = _limits(found)
         for each, (count, kinds) in zip(axes, wanted, strict=True):
-            drawn: dict[Kind, list[Spread]] = {
+            drawn: dict[str, list[Spread]] = {
                 kind: [accuracy(count, k, kind) for k in shared] for kind in ("branch", *kinds)
             }
             _shared_panel(each, shared, drawn, bottom)
             each.set_title(f"{'random mixtures of' if kinds == MIXTURES else 'average and ensemble of'} {count}")
         axes[0].set(ylabel=described("accuracy").axis, ylim=(bottom, top))
         drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
-        handles = [style.key(look, WORDS[kind]) for kind, look in LOOKS.items()]
+        handles = [style.key(look, words[kind]) for kind, look in LOOKS.items()]
         cut = "" if bottom is None else "; triangles at the bottom: below the panel"
         style.legend(drawing, handles, columns=3, title="mean ± standard deviation" + cut)
     return drawing
 
 
-def _limits(found: Sequence[tuple[Kind, Spread]]) -> tuple[float | None, float]:
+def _limits(found: Sequence[tuple[str, Spread]]) -> tuple[float | None, float]:
     """Return where panels end; below only if some means are so low that the others could not be told apart."""
     floor = 100 * min(each.mean for kind, each in found if kind == "branch") - BELOW
     lowest = 100 * min(each.mean for _, each in found)
@@ -159,7 +161,7 @@ def _limits(found: Sequence[tuple[Kind, Spread]]) -> tuple[float | None, float]:
     return bottom, highest + 0.05 * (highest - max(lowest, floor))
 
 
-def _shared_panel(axes: Axes, shared: Sequence[int], found: dict[Kind, list[Spread]], bottom: float | None) -> None:
+def _shared_panel(axes: Axes, shared: Sequence[int], found: dict[str, list[Spread]], bottom: float | None) -> None:
     """Draw some kinds beside the branches themselves; the numbers of shared epochs are equally far apart."""
     places = np.arange(len(shared))
     for index, (kind, each) in enumerate(found.items()):

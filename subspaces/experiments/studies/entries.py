@@ -73,23 +73,13 @@ class Entry(GroupAnswer):
             found.append(statistics.shown(self.spread(each.name), *unit) + below)
         return found
 
-    def metrics(self) -> dict[str, dict[str, Any]]:
-        """Return every metric over the seeds, for a JSON file."""
-        return {each.name: asdict(self.spread(each.name)) for each in headlines()}
-
-    def differences(self, reference: "Entry | None") -> dict[str, dict[str, Any] | None]:
-        """Return the difference of every metric to the reference, for a JSON file."""
+    def metrics(self, reference: "Entry | None") -> dict[str, dict[str, Any]]:
+        """Return every metric over the seeds with its difference to the reference, for a JSON file."""
         found = {each.name: self.against(reference, each.name) for each in headlines()}
-        return {metric: None if each is None else asdict(each) for metric, each in found.items()}
-
-    def columns(self, reference: "Entry | None") -> dict[str, float | None]:
-        """Return every metric and its difference to the reference, for a row of a CSV file."""
-        found: dict[str, float | None] = {}
-        for metric, difference in self.differences(reference).items():
-            values, beside = self.spread(metric), difference or {}
-            found |= {f"{metric}_mean": values.mean, f"{metric}_std": values.std}
-            found |= {f"{metric}_difference_{part}": beside.get(part) for part in ("mean", "low", "high")}
-        return found
+        return {
+            name: {**asdict(self.spread(name)), "difference": None if each is None else asdict(each)}
+            for name, each in found.items()
+        }
 
 
 def headlines() -> list[Metric]:

@@ -189,7 +189,7 @@ def find_reference(recipes: Sequence[Recipe], name: OneRecipe | None = None) -> 
 def train_missing(
     recipes: Sequence[Recipe], setting: Setting, evaluation: Mapping[str, Any] | None = None
 ) -> list[Run]:
-    """Train what is missing, first the runs that others start from.
+    """Train what is missing.
 
     Runs with dropout come first: whether the network has any shows at once. With `evaluation`, which is what `evaluate`
     is told, machines of a cluster also evaluate what they have trained.
@@ -198,11 +198,8 @@ def train_missing(
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
     if evaluation is not None and setting.execution.ray is not None:
         where["then"] = partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
-    found = dict[str, Run]()
-    for some in ([one for one in ordered if bool(one.start_from) == later] for later in (False, True)):
-        if some:
-            runs = train_recipes(some, setting.execution, tensorboard=setting.tensorboard, **where)
-            found |= {run.recipe.key: run for run in runs}
+    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, **where)
+    found = {run.recipe.key: run for run in runs}
     return [found[one.key] for one in recipes]
 
 

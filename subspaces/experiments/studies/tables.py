@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -63,8 +63,8 @@ class Result:
         """Return everything, for a JSON file; the same runs give the same."""
         raise NotImplementedError
 
-    def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the rows of each CSV file by its name, with numbers in full and shares as fractions."""
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows of each CSV file by its name, of the summary that is the JSON file."""
         raise NotImplementedError
 
     def draw(self) -> Drawing:
@@ -81,15 +81,28 @@ class Result:
         import pandas as pd
 
         path = folder / self.name
-        texts = {folder / f"{name}.csv": pd.DataFrame(rows).to_csv(index=False) for name, rows in self.rows().items()}
+        summary = self.summary()
+        rows = {folder / f"{name}.csv": [*map(flat, some)] for name, some in self.rows(summary).items()}
+        texts = {place: pd.DataFrame(some).to_csv(index=False) for place, some in rows.items()}
         texts[path.with_suffix(".md")] = self.markdown()
-        write_plain_json(path.with_suffix(".json"), self.summary())
+        write_plain_json(path.with_suffix(".json"), summary)
         for place, content in texts.items():
             storage.write(place, content.encode())
         drawn, left_out = attempt("figure", lambda: write_figure(self.draw(), path))
         for place in {path.with_suffix(ending) for ending in FORMATS} - set(drawn):
             place.unlink(missing_ok=True)  # of an earlier table
         return dataclasses.replace(self, files=[path.with_suffix(".json"), *texts, *drawn], left_out=left_out)
+
+
+def flat(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry of a JSON file as the row of a CSV file: numbers in full, without lists and recipes."""
+    row: dict[str, Any] = {}
+    for name, value in entry.items():
+        if isinstance(value, Mapping) and name != "recipe":
+            row |= {part if name == "metrics" else f"{name}_{part}": each for part, each in flat(value).items()}
+        elif not isinstance(value, (list, Mapping)) and name != "difference":  # which is None
+            row[name] = value
+    return row
 
 
 def write_figure(drawing: Drawing, path: Path) -> list[Path]:

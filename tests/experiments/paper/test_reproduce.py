@@ -117,6 +117,7 @@ def test_a_figure_is_made_with_its_table_picture_and_claims(name: str, by_name: 
         ({"{lin} is good": "line > standard"}, r"{lin} in the figure mine: did you mean 'line'\?"),
         ({"it is good": "lime > standard"}, r"no method 'lime' in this figure: did you mean 'line'\?"),
         ({"it is good": "line: midpiont > standard"}, r"line has no answer 'midpiont': did you mean 'midpoint'\?"),
+        ({"it is good": "line: at 0.3 > standard"}, "'line: at 0.3': expected points that were measured, 0.0, 0.1, "),
     ],
 )
 def test_a_figure_of_ones_own_says_what_is_wrong_with_it(
@@ -248,11 +249,10 @@ def test_all_claims_are_in_one_table(made: Reproduction, place: Path) -> None:
     assert not (place / "out" / "claims.png").exists()
 
 
-def test_what_was_stopped_goes_on_to_the_same_end(
-    made: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_stopped_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped by a signal in the middle of training, and after it between two figures."""
     names, lines, append = ["dynamics", "point-init"], [0], Run.append_log
+    whole = run(asked(tmp_path / "whole", names))
 
     def stopping(self: Run, row: Any) -> None:
         append(self, row)
@@ -271,8 +271,8 @@ def test_what_was_stopped_goes_on_to_the_same_end(
         run(asked(tmp_path, names), stop)
     assert (tmp_path / "out" / "dynamics" / "digits" / "reproduction.json").is_file()
     assert not (tmp_path / "out" / "claims.json").exists()
-    again, whole = run(asked(tmp_path, names)), [one for one in made.figures if one.plan.figure.name in names]
-    for one, other in zip(again.figures, whole, strict=True):
+    again = run(asked(tmp_path, names))
+    for one, other in zip(again.figures, whole.figures, strict=True):
         assert [each.summary() for each in one.judged] == [each.summary() for each in other.judged]
 
 
@@ -319,8 +319,8 @@ def test_figures_are_made_where_the_data_and_the_libraries_are(tmp_path: Path, m
     reasons = found.obstacles
     assert len(reasons) == 6
     assert "subspaces data get cifar10" in reasons["cifar10"]
-    assert "pip install 'subspaces[torchvision]' and imagenet needs its files" in reasons["imagenet-resnet50"]
-    with pytest.raises(ValueError, match="nothing of it is possible here: cifar10 needs its files"):
+    assert "pip install 'subspaces[torchvision]' and imagenet" in reasons["imagenet-resnet50"]
+    with pytest.raises(ValueError, match="nothing of it is possible here: cifar10"):
         run(found)
     assert not (tmp_path / "out").exists()
     only = plan("along", "paper", Setting.of(data=tmp_path, **QUIET), ["cifar10"])

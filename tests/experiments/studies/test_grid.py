@@ -102,7 +102,7 @@ def test_json_has_every_number_and_what_was_chosen_on_held_out_images(made: Made
         for metric in METRICS:
             one = expected(made, line, metric)
             one.check(found["metrics"][metric])
-            one.check_difference(found["differences"][metric])
+            one.check_difference(found["metrics"][metric]["difference"])
         if setting is not None:
             splits = {split: means(made, level, answer, setting, split) for split in ("test", "validation")}
             tried = [{split: pytest.approx(each[rate]) for split, each in splits.items()} for rate in RATES]

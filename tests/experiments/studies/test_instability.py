@@ -19,9 +19,8 @@ import subspaces as ss
 from subspaces.core import randomness
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.kept import Kept
-from subspaces.experiments.studies.instability import InstabilityStudy, study_instability
+from subspaces.experiments.studies.instability import KINDS, InstabilityStudy, Kind, Mixing, study_instability
 from subspaces.experiments.studies.instability import plan as planned
-from subspaces.experiments.studies.mixtures import KINDS, Kind, Mixing
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import statistics_batches

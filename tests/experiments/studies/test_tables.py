@@ -27,7 +27,7 @@ def write(folder: Path, figure: Callable[[], Figure] | None) -> Made:
         def summary(self) -> dict[str, Any]:
             return {"a": 1}
 
-        def rows(self) -> dict[str, list[dict[str, Any]]]:
+        def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
             return {"name": [{"a": 1}], "more": [{"é": None}]}
 
         def draw(self) -> Figure | None:

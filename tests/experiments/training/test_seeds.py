@@ -15,7 +15,7 @@ from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.kept import Kept
-from subspaces.experiments.studies.mixtures import MIXTURES, Mixing
+from subspaces.experiments.studies.instability import MIXTURES, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, scheduling
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.scheduling import train_group
