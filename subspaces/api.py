@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from subspaces.evaluation.display import Progress
     from subspaces.evaluation.tasks import Task
     from subspaces.experiments.training.runs import Run
-    from subspaces.export.arguments import Point
+    from subspaces.export.description import Point
     from subspaces.export.predicting import Predictions
+
+File = str | os.PathLike[str]
 
 
 def export(
-    what: "nn.Module | Run | str | os.PathLike[str]",
-    path: str | os.PathLike[str],
+    what: "nn.Module | Run | File",
+    path: File,
     *,
     point: "Point" = "midpoint",
     example: Any = None,
@@ -33,53 +35,46 @@ def export(
     std: Sequence[float] | None = None,
     statistics: Iterable[Any] | None = None,
     statistics_batches: int | None = None,
-    network: str | None = None,
-    data: str | os.PathLike[str] | None = None,
+    data: File | None = None,
     trust: bool = False,
     progress: "bool | Progress" = True,
 ) -> Path:
     """Write a network, an ensemble or a whole family as one file for production, with a card; return its path.
 
-    Of images, a program takes float32 [n, C, H, W] in [0, 1] for any n, normalises them inside and returns
-    probabilities [n, classes]; an ensemble also returns by how much its members disagree, [n]; a family also takes
-    alpha. Of other inputs it takes what the network does.
+    A program takes what the network does, such as images float32 [n, C, H, W] in [0, 1], for any n, and returns
+    probabilities [n, classes]; an ensemble also its members' disagreement [n]. A family also takes alpha.
 
     Args:
         what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
-        path: the file, whose name ends in .safetensors (weights alone), .pt2 (torch.export) or .onnx. Its card lies
-            beside it, with .md added to the name.
+        path: the file: .safetensors (weights alone), .pt2 (torch.export) or .onnx. Its card is path + ".md".
         point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "family" (alpha is an input), a
             point such as 0.3 or [0.2, 0.3, 0.5], several points, "ensemble" (the vertices, or 0.1 and 0.9), or a
             tensor with a point for each layer, such as torch.tensor(selection.alpha).
         example: a few inputs of a module, as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
             tuple of tensors, or a dict of them by keyword. Weights alone need none.
-        task: what a module returns: by default `Classification()`, logits [n, classes]; "tokens", "pixels", or
-            "outputs" for outputs as they are, such as numbers, images or several tensors.
-        outputs: what a classifier returns: "logits", "probabilities" (it ends in a softmax) or "log-probabilities". By
-            default logits; what looks like probabilities is refused.
+        task: what a module returns: by default logits [n, classes]; "tokens" or "pixels", logits of each; "outputs",
+            anything, which is returned as it is: the numbers of a regression, images, several tensors.
+        outputs: of a classifier: "logits" (default), "probabilities" (it ends in a softmax) or "log-probabilities".
         classes: their names, of a module; by default numbers.
         mean, std: what the program of a module of one input normalises with, for each channel.
         statistics: training batches as a module gets them, for batch-norm statistics at the point.
-        network: the name of a module as `subspaces.networks.build` takes it, for `subspaces predict` to build it.
         statistics_batches: how many training batches of a run statistics are made of; by default all.
         data: the folder with the data sets of a run.
         trust: also call the network factory (`package.module:factory`) that the folder of a run names.
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
-        >>> ss.export("runs/digits-line-seed0-…", "midpoint.onnx")
         >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
     """
     from subspaces.evaluation.display import bars
     from subspaces.export.exporting import check_target, of_module, write
 
     own = {"example": example, "task": task, "outputs": outputs, "classes": classes, "mean": mean, "std": std}
-    own |= {"statistics": statistics, "network": network}
+    own |= {"statistics": statistics}
     of_runs = {"statistics_batches": statistics_batches, "data": data}
-    is_module = isinstance(what, nn.Module)
-    for option, value in (of_runs if is_module else own).items():
+    for option, value in (of_runs if isinstance(what, nn.Module) else own).items():
         if value is not None:
-            other = "it is for runs; a module takes statistics=" if is_module else "a run brings its own"
+            other = "it is for runs; a module takes statistics=" if option in of_runs else "a run brings its own"
             raise ArgumentError(f"{option}={checks.shown(value)}: {other}")
     target = check_target(path)
     weights = target.suffix.lower() == ".safetensors"
@@ -92,21 +87,15 @@ def export(
 
 
 def predict(
-    model: str | os.PathLike[str],
-    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    top: int = 1,
-    trust: bool = False,
-    progress: "bool | Progress" = True,
+    model: File, inputs: File | Iterable[File], *, top: int = 1, trust: bool = False, progress: "bool | Progress" = True
 ) -> "Predictions":
-    """Predict the classes of images with an exported model.
+    """Predict the classes of images with an exported program.
 
     Args:
-        model: a .pt2, .onnx or .safetensors file of `export`.
+        model: an .onnx or .pt2 file of `export`.
         inputs: image files, folders of them at any depth, .npy arrays of the model's size.
         top: how many of the likeliest classes.
-        trust: also load a .pt2 file, which runs code of whoever made it, or a network of theirs
-            (`package.module:factory`).
+        trust: also load a .pt2 file, which runs code of whoever made it.
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
@@ -114,12 +103,7 @@ def predict(
         ...     print(each.file, each.label, each.probability)
     """
     from subspaces.evaluation.display import bars
-    from subspaces.export.predicting import predict_with, read_model
+    from subspaces.export.predicting import predict_with
 
-    expected = "an image file, a folder, an array, or several of them"
-    paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]
-    checks.whole("top", top, 1)
-    path = checks.folder("model", model)
-    opened = read_model(path, trust)
     with bars(progress) as shown:
-        return predict_with(opened, path, paths, top, shown)
+        return predict_with(model, inputs, top, trust, shown)

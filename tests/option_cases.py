@@ -297,7 +297,7 @@ ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
     "check": {"runs", "quiet"},
     "data list": set(),
     "data get": {"quiet"},
-    "predict": {"code", "format", "out"},
+    "predict": {"format", "out"},
     **{
         name: {"code"}
         for name, command in COMMANDS.items()

@@ -237,7 +237,7 @@ def add_code(parser: Parser, trust: bool) -> None:
     text = "The folder with the module of your own network (package.module:factory), if it is not installed."
     parser.option("--code", panel=EXECUTION, type=_folder, metavar="DIR", help=text)
     if trust:
-        text = "Also run code that files name: the network (package.module:factory) of a run or an export; a .pt2 file."
+        text = "Also run code that files name: the network (package.module:factory) of a run."
         parser.option("--trust", panel=EXECUTION, action="store_true", help=text)
 
 

@@ -27,13 +27,14 @@ WIDE = 200  # columns of a table in a file
 def add(commands: Any) -> None:
     """Add the command."""
     command = parser.add_command(commands, predict)
-    command.add_argument("model", type=Path, metavar="MODEL", help="A file of `subspaces export`.")
+    command.add_argument("model", type=Path, metavar="MODEL", help="An .onnx or .pt2 file of `subspaces export`.")
     text = "Image files, folders of them at any depth, .npy arrays of the model's size."
     command.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help=text)
     text = "Number of likeliest classes to show. Default: 1."
     command.option("--top", type=int, metavar="INT", default=1, help=text)
     command.option("--format", metavar="NAME", default="table", help="table, csv or json. Default: table.")
-    parser.add_code(command, trust=True)
+    text = "Also read a .pt2 file, which runs code of whoever made it."
+    command.option("--trust", panel=parser.EXECUTION, action="store_true", help=text)
     parser.add_output(command, None, "Write to this file instead of the screen.", "FILE")
 
 

@@ -22,8 +22,9 @@ from subspaces.experiments.evaluating.selection import read_selection
 from subspaces.experiments.training.batches import statistics_batches, statistics_seed
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
-from subspaces.export.arguments import Chosen, Inputs, choose
+from subspaces.export.description import Chosen, choose
 from subspaces.export.exporting import Export, versions
+from subspaces.export.program import Inputs
 from subspaces.images.decoding import centre_view, decode
 
 CHECKED = 32  # images that an export is checked with
@@ -63,7 +64,6 @@ def of_run(
     facts = {
         "name": run.folder.name,
         "network": recipe.network,
-        "dropout": recipe.dropout,
         "classes": tuple(images.classes),
         "image_shape": tuple(images.image_shape),
         "mean": tuple(map(float, images.mean)),

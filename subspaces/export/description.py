@@ -1,30 +1,97 @@
-"""What an export says of itself: the metadata inside the file, and the card beside it."""
+"""Which points are exported, and what the file says of them: the metadata inside it, and the card beside it."""
 
 import html
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import torch
+from torch import Tensor
+
 from subspaces.core import batchnorm, checks
+from subspaces.core.alpha import to_alpha
 from subspaces.core.family import Subspace
-from subspaces.core.outputs import Outputs
 from subspaces.core.selection.selection import shown
-from subspaces.export import ModelError, damaged
+from subspaces.core.shapes import Bezier, Line, Shape, Simplex
+from subspaces.errors import ArgumentError
+from subspaces.export import ExportError, ModelError, damaged
 from subspaces.text import printable
 
 FORMAT, VERSION = "subspaces-export", "1"
 FILE = "metadata.json"  # in a .pt2 archive
 Kind = Literal["network", "ensemble", "family"]
-SIDE = 1 << 14  # pixels
-CLASSES = 1_000_000
-NUMBERS = 1 << 26  # of an image
-TEXTS = ("kind", "name", "point", "network", "task", "network_outputs")
-READ = ("classes", "image_shape", "mean", "std", "resize", "dropout", "takes", "returns")
+NAMES = ("midpoint", "selected", "ensemble", "family")
+PAIR = (0.1, 0.9)  # of a line or curve, as evaluation measures it
+Point = str | float | Sequence[Any] | Tensor
+"""A name, a number, coordinates, several points that are averaged, or a tensor with a point for each layer."""
+NUMBERS = 1 << 26  # of an image, at most
+TEXTS = ("kind", "name", "point", "network", "task")
+READ = ("classes", "image_shape", "mean", "std", "resize", "takes", "returns")
 """The fields that are read again."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The points whose networks are exported."""
+
+    kind: Kind
+    words: str  # what they are called
+    alphas: tuple[Any, ...] = ()  # numbers, coordinates, or a point for each layer; none without a family
+    note: str = ""  # for the card
+
+
+def choose(point: Any, shape: Shape, layers: int, middle: str = "midpoint") -> Chosen:
+    """Return the points of a family of so many layers that a user names; `middle` is what its midpoint is called."""
+    name = point if isinstance(point, str) else ""
+    if name == "midpoint":
+        return Chosen("network", middle, (0.0 if shape.vertices == 1 else shape.midpoint().tolist(),))
+    if shape.vertices == 1:
+        raise ExportError(f"point={checks.shown(point)}: there is one network only; expected 'midpoint'")
+    if name == "family":
+        if not isinstance(shape, (Line, Bezier, Simplex)):
+            raise ExportError(f"point='family': {shape} is no Line, Bezier or Simplex; give one point")
+        return Chosen("family", f"every point of {shape}")
+    if name == "selected":
+        raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
+    if name == "ensemble":
+        return _together(torch.eye(shape.vertices).tolist() if shape.point else PAIR)
+    if isinstance(point, Tensor) and point.shape == (layers, *shape.point):
+        return Chosen("network", "a point for each layer", (point.tolist(),))
+    found = point.tolist() if isinstance(point, Tensor) else point
+    parts = list(found) if checks.listed(found) else [found]
+    if shape.point and parts and not any(isinstance(each, str) or checks.listed(each) for each in parts):
+        parts = [parts]  # the coordinates of one point
+    alphas = [_alpha(each, shape) for each in parts]
+    if not alphas:
+        raise ArgumentError(f"point={checks.shown(point)}: expected one point or more, each {shape.domain}")
+    if len(alphas) == layers > 1 and not isinstance(parts[0], str):
+        raise ArgumentError(
+            f"point={checks.shown(point)}: as many points as layers; pass torch.tensor(point) for one in each layer, "
+            "or export family.ensemble(points), which averages them"
+        )
+    return _together(alphas) if len(alphas) > 1 else Chosen("network", f"the point {shown(alphas[0])}", tuple(alphas))
+
+
+def _together(alphas: Sequence[Any]) -> Chosen:
+    """Return several points that are averaged."""
+    words = " and ".join(map(shown, alphas)) if len(alphas) < 4 else f"{len(alphas)} points"
+    return Chosen("ensemble", f"ensemble of {words}", tuple(alphas))
+
+
+def _alpha(value: Any, shape: Shape) -> Any:
+    """Return a point as a number or as coordinates."""
+    try:
+        found = [float(part) for part in value.split(",")] if isinstance(value, str) else value
+        if isinstance(found, (bool, bytes)):
+            raise ValueError
+        return to_alpha(found, shape, shape.midpoint().double(), outside=False).reshape(shape.point).tolist()
+    except (ValueError, TypeError, RuntimeError):
+        expected = f"{', '.join(map(repr, NAMES))}, or {shape.domain}"
+        raise ArgumentError(f"point={checks.shown(value)}: not a point of {shape}; expected {expected}") from None
 
 
 @dataclass(frozen=True)
@@ -41,15 +108,13 @@ class Metadata:
     std: tuple[float, ...] = ()
     alphas: tuple[Any, ...] = ()  # the points of the networks
     resize: int = 0  # to which the shorter side of an image file is scaled before its centre is cut out
-    dropout: float = 0.0  # the rate that the network was built with
     task: str = "classification"  # its name, "outputs" for outputs as they are, "" where it is not known
-    network_outputs: str = "logits"  # of a classification, for the reader of weights
+    network_outputs: str = "logits"  # of a classification, for whoever loads weights
     takes: dict[str, str] = field(default_factory=dict)  # type and shape of every input, n for the number of examples
     returns: dict[str, str] = field(default_factory=dict)  # the same of every output
     dataset: str = ""  # that it was trained on
     recipe: dict[str, Any] = field(default_factory=dict)  # all fields of it
     statistics_images: int = 0  # of the batch-norm statistics; 0 if they were not made anew
-    coordinates: int = 1  # of a family's alpha
     anchors: int = 0  # of a family, the number of points where statistics were measured
     commit: str = ""  # of the source tree that it was trained with
     versions: dict[str, str] = field(default_factory=dict)  # that it was exported with
@@ -68,39 +133,33 @@ class Metadata:
             found: dict[str, Any] = {name: json.loads(header[name]) for name in READ}
             found = {name: tuple(each) if isinstance(each, list) else each for name, each in found.items()}
             made = cls(**found, **{name: str(header[name]) for name in TEXTS})  # type: ignore[arg-type]
-            takes, returns = (", ".join(f"{n} {form}" for n, form in x.items()) for x in (made.takes, made.returns))
-            images = made.takes.get("images", "" if made.takes else "float32 [n")
-            classifies = made.task == "classification" and made.image_shape and images.startswith("float32 [n")
-            wrong = made._wrong() if classifies and made.kind != "family" else None
+            classifies = made.task == "classification" and made.takes.get("images", "").startswith("float32 [n")
+            wrong = made._wrong() if classifies else None
+            takes = ", ".join(f"{name} {form}" for name, form in made.takes.items())
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
             raise damaged(where, f"its metadata: {checks.shown(error)}") from None
         if wrong is not None:
             raise damaged(where, f"its metadata: {wrong} is {checks.shown(getattr(made, wrong))}")
-        if made.kind == "family":
-            raise ModelError(f"{where} holds a whole family, whose alpha is an input: export one point of it")
-        if not classifies:
-            what = f"takes {takes} and returns {returns}" if takes and returns else "holds the weights of a network"
+        if not classifies or made.kind == "family":
             raise ModelError(
-                f"{where} {what[:300]}: expected a classifier of images, float32 [n, C, H, W], which was exported with "
-                "example=images; load this one as its card says"
+                f"{where} takes {takes[:300]}: expected a classifier of images, float32 [n, C, H, W], and of a family "
+                "one point; load this one as its card says"
             )
         return made
 
     def _wrong(self) -> str | None:
         """Return a field that no export of a classifier of images has so; None if all are right."""
         shape, classes = self.image_shape, self.classes
-        sides = len(shape) == 3 and all(checks.integer(n) and 1 <= n <= SIDE for n in shape)
+        sides = len(shape) == 3 and all(checks.integer(n) and n >= 1 for n in shape)
         numbers = [isinstance(x, float) and math.isfinite(x) for x in (*self.mean, *self.std)]
         right = {
             "kind": self.kind in get_args(Kind),
-            "network": len(self.network) <= 1000,
-            "network_outputs": self.network_outputs in get_args(Outputs),
             "image_shape": sides and math.prod(shape) <= NUMBERS,
-            "classes": isinstance(classes, tuple) and {*map(type, classes)} == {str} and len(classes) <= CLASSES,
+            "classes": isinstance(classes, tuple) and {*map(type, classes)} == {str},
             "mean": all(numbers) and len(self.mean) in (0, shape[0]),
             "std": len(self.std) == len(self.mean),
-            "dropout": 0 <= self.dropout <= 1,
-            "resize": self.resize == 0 or (checks.integer(self.resize) and shape[1] == shape[2] <= self.resize <= SIDE),
+            "resize": self.resize == 0
+            or (checks.integer(self.resize) and shape[1] == shape[2] <= self.resize <= 4 * shape[1]),
         }
         return next((name for name, fine in right.items() if not fine), None)
 

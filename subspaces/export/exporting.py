@@ -1,6 +1,5 @@
 """Write a network, an ensemble or a family as one file, with a card: what is behind `ss.export`."""
 
-import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,11 +20,9 @@ from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation.display import Progress, counted
 from subspaces.evaluation.tasks import Classification, Task, task_of
 from subspaces.export import FORMATS, ExportError, formats
-from subspaces.export.arguments import Chosen, Inputs, Point, choose
-from subspaces.export.description import Metadata, card_of
-from subspaces.export.program import Program, WholeFamily, anchors, answering, between
+from subspaces.export.description import Chosen, Metadata, Point, card_of, choose
+from subspaces.export.program import Inputs, Program, WholeFamily, anchors, answering, between
 from subspaces.networks.factories import in_words
-from subspaces.networks.registry import check_name
 from subspaces.version import __version__
 
 
@@ -92,11 +89,10 @@ class Export:
     def _make_family(self, progress: Progress) -> None:
         """Make a family whose batch-norm statistics are mixed from those at anchors, and say how far that is off."""
         family: Any = _plain(functional.copied(self.module))
-        shape = family.shape
         normed = bool(batchnorm.tracked(family.template)) and not self.weights
-        places, others = (anchors(shape), between(shape)) if normed else ([], [])
+        places, others = (anchors(family.shape), between(family.shape)) if normed else ([], [])
         networks = self._networks([*places, *others], "anchors", progress) if normed else []
-        self.facts |= {"coordinates": math.prod(shape.point), "anchors": len(places)}
+        self.facts["anchors"] = len(places)
         self._finish(family, networks[: len(places)])
         if self.program is not None and others:
             fresh = [self._program(each) for each in networks[len(places) :]]
@@ -106,8 +102,9 @@ class Export:
     def _deviation(self, alpha: Any, fresh: Program) -> float:
         """Return how far the first output of a family is from that of a freshly calibrated network, at most."""
         program, tensors = self.program, self.program.inputs.tensors
-        mixed, measured = program.answer(*program.with_alpha(tensors, alpha)), fresh.answer(*tensors)
-        return float((_first(mixed) - _first(measured)).abs().max())
+        answers = program.answer(*program.with_alpha(tensors, alpha)), fresh.answer(*tensors)
+        mixed, measured = (next(iter(each.values())) for each in answers)
+        return float((mixed - measured).abs().max())
 
     def _finish(self, network: nn.Module, anchored: Sequence[nn.Module] = ()) -> None:
         """Run the program of a network, and describe it; of weights alone nothing need be known."""
@@ -141,16 +138,13 @@ class Export:
             self.trials.append((given, _run(program.answer, given, what)))
         expected = self.trials[0][1]
         for name, value in expected.items():
-            numbers = value.is_floating_point() or value.is_complex()
-            if numbers and bool((value.isnan() if task is None else ~value.isfinite()).any()):
-                raise ExportError(
-                    f"the network's {name} are not finite: its weights or the example hold NaN or infinity"
-                )
+            if bool((value.isnan() if task is None else ~value.isfinite()).any()):
+                raise ExportError(f"the network returns NaN or infinity ({name}): its weights or the example hold some")
         if task is None:
             if classes:
                 raise ArgumentError(f"classes={checks.shown(list(classes))}: expected it with a classification only")
             return {"task": "outputs", "network_outputs": ""}
-        size = _first(expected).shape[1 if task.of == "pixels" else -1]
+        size = next(iter(expected.values())).shape[1 if task.of == "pixels" else -1]
         classes = classes or tuple(map(str, range(size)))
         if len(classes) != size:
             raise ArgumentError(f"classes has {len(classes)} names: expected {size}, one for each output")
@@ -191,10 +185,6 @@ def _form(tensor: Tensor, other: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} [{', '.join(sizes)}]"
 
 
-def _first(answer: Mapping[str, Tensor]) -> Tensor:
-    return next(iter(answer.values()))
-
-
 @torch.no_grad()
 def _run(call: Callable[..., Any], tensors: Sequence[Tensor], what: object) -> Any:
     """Run a program's network, and name what it does not take."""
@@ -231,14 +221,11 @@ def of_module(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
     statistics: Iterable[Any] | None = None,
-    network: str | None = None,
 ) -> Export:
     """Return a module of the user's own as an export that is still to be made; see `ss.export` for the arguments."""
     module = distributed.unwrapped(module)
     if any(map(is_lazy, module.parameters())):
         raise ArgumentError("export got a network with lazy parameters: call it once, so that they get their shapes")
-    if network is not None:
-        check_name(network)
     if statistics is not None:
         checks.batches("statistics", statistics)
     inner: Any = module.template if isinstance(module, Subspace) else module
@@ -246,20 +233,18 @@ def of_module(
     inputs = None if weights and example is None else Inputs.of(inner, example)
     facts: dict[str, Any] = {
         "name": "",
-        "network": network or type(inner).__name__,
+        "network": type(inner).__name__,
         "classes": () if classes is None else tuple(map(str, checks.several("classes", classes, "a list of names"))),
         "image_shape": tuple(inputs.tensors[0].shape[1:]) if inputs and inputs.names == ("images",) else (),
-        **_normalisation(inputs, mean=mean, std=std),
+        **_normalisation(inputs, {"mean": mean, "std": std}),
         "versions": versions(),
     }
+    chosen = Chosen("ensemble" if isinstance(module, Ensemble) else "network", "as it was given")
     if isinstance(module, Subspace):
         chosen = choose(point, module.shape, len(module.layers))
-    elif isinstance(point, str) and point == "midpoint":
-        chosen = Chosen("ensemble" if isinstance(module, Ensemble) else "network", "as it was given")
-    else:
-        raise ArgumentError(
-            f"point={checks.shown(point)}: a {type(module).__name__} has no points, a Subspace or run has"
-        )
+    elif not isinstance(point, str) or point != "midpoint":
+        kind = type(module).__name__
+        raise ArgumentError(f"point={checks.shown(point)}: a {kind} has no points, a Subspace or run has")
     return Export(module, chosen, inputs, _task(task, outputs), facts, weights, statistics)
 
 
@@ -270,18 +255,19 @@ def _task(task: Task | str | None, outputs: Outputs | None) -> Classification | 
         return replace(found, outputs=outputs or found.outputs)
     if found is not None or outputs is not None:
         raise ArgumentError(
-            f"task={checks.shown(task)}, outputs={outputs!r}: expected a classification, or task='outputs' alone"
+            f"task={checks.shown(task)}, outputs={checks.shown(outputs)}: expected a classification; for a regression, "
+            "or anything else, pass task='outputs' alone, and the program returns what the network does"
         )
     return None
 
 
-def _normalisation(inputs: Inputs | None, **given: Sequence[float] | None) -> dict[str, tuple[float, ...]]:
+def _normalisation(inputs: Inputs | None, given: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
     """Return mean and std, one number of each for every channel of the example, or none."""
-    found, count = dict[str, tuple[float, ...]](), 0
+    found = dict[str, tuple[float, ...]]()
     for name, value in given.items():
-        numbers = checks.several(name, () if value is None else value, "a list with one number for each channel")
+        numbers = [] if value is None else checks.several(name, value, "a list with one number for each channel")
         found[name] = tuple(checks.number(name, each) for each in numbers)
-        count = count or len(numbers)
+    count = max(map(len, found.values()))
     if inputs is not None and count:
         first = inputs.tensors[0]
         if len(inputs.names) > 1 or first.ndim < 2 or not first.is_floating_point():

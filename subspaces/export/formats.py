@@ -2,8 +2,8 @@
 
 Nothing in a file is a pickle, and none tells where on the exporter's disk the code was.
 
-ONNX files may be anybody's. A graph of ONNX operators runs no code, but it can name other files, run for ever, and ask
-for a terabyte in 200 bytes. A file is read only if
+ONNX files may be anybody's. A graph of operators runs no code, but it can name other files, run for ever, and ask for a
+terabyte in 200 bytes. A file is read only if
 
     tensors     all of its tensors lie in it
     operators   each is one of `OPERATORS`, those of the standard domain that networks are made of. None of them calls
@@ -34,6 +34,7 @@ from subspaces.core.family import Subspace
 from subspaces.errors import MissingPackageError
 from subspaces.export import ExportError, ModelError, damaged
 from subspaces.export.description import FILE, Metadata
+from subspaces.networks.factories import in_words
 
 TOLERANCE = 1e-4
 """By how much an output of the file may differ from the module's, of the largest number in it if that is above 1."""
@@ -101,10 +102,10 @@ def _translated(export: Any, exported: Any) -> Any:
         with quiet():
             found = torch.onnx.export(exported, dynamo=True, verbose=False, opset_version=18, **names)  # type: ignore[arg-type]
     except Exception as error:  # of what ONNX has no operators for
-        raise ExportError(f"torch.onnx cannot write the network ({in_short(error)}): use a .pt2 file") from error
+        raise ExportError(f"torch.onnx cannot write the network ({in_words(error)[:300]}): use a .pt2 file") from error
     model: Any = found.model_proto  # type: ignore[union-attr]
     del model.graph.value_info[:]  # which call n by another name
-    for thing in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output, *model.functions):
+    for thing in (model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
         thing.ClearField("metadata_props")
         thing.ClearField("doc_string")
     for part in (*model.graph.input, *model.graph.output):
@@ -126,8 +127,8 @@ def _traced(export: Any) -> Any:
             exported = torch.export.export(program, several, dynamic_shapes={"tensors": tuple(shapes)})
     except Exception as error:  # of whatever the network's own code does
         raise ExportError(
-            f"torch.export cannot trace the network for any number of examples ({in_short(error)}): fix it, pass an "
-            "example that has another length than its number of examples, or export weights as .safetensors"
+            f"torch.export cannot trace the network for any number of examples ({in_words(error)[:300]}): fix it, pass "
+            "an example that has another length than its number of examples, or export weights as .safetensors"
         ) from error
     for module in exported.graph_module.modules():
         for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
@@ -168,8 +169,7 @@ def _difference(found: Tensor, expected: Tensor) -> float:
 def quiet() -> Iterator[None]:
     """Silence torch's own messages about an export, which are not about the user's network."""
     before = logging.root.manager.disable
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         logging.disable(logging.WARNING)
         try:
             yield
@@ -181,24 +181,14 @@ def quiet() -> Iterator[None]:
 
 
 def require(what: str, *libraries: str) -> None:
-    """Import the libraries that something needs, or say which is missing.
-
-    onnxruntime sends telemetry and leaves a temporary file, unless a variable of the environment is set when it is
-    first imported; the environment is left as it was.
-    """
-    before = os.environ.get(TELEMETRY)
-    os.environ[TELEMETRY] = "1"
+    """Import the libraries that something needs, or say which is missing."""
+    os.environ.setdefault(TELEMETRY, "1")  # or onnxruntime sends some, and leaves a temporary file
     try:
         for library in libraries:
             importlib.import_module(library)
     except ImportError:
-        raise MissingPackageError(
-            f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
-        ) from None
-    finally:
-        os.environ.pop(TELEMETRY)
-        if before is not None:
-            os.environ[TELEMETRY] = before
+        message = f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
+        raise MissingPackageError(message) from None
 
 
 def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:
@@ -212,7 +202,7 @@ def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:
     if content.count(mark) != 1 or _checksum(content.replace(mark, MARK)) != mark:
         raise damaged(path, "its bytes do not match its checksum")
     if (what := next(refusals(found, len(content)), None)) is not None:
-        raise ModelError(f"{path} holds {what}, which is not read from a file: use a .safetensors export")
+        raise ModelError(f"{path} holds {what}, which is not read from a file: use a .pt2 export")
     return about, _session(path, content, ["images"])
 
 
@@ -269,7 +259,7 @@ def _session(path: Path, content: bytes, names: Sequence[str], limited: bool = T
             content, options, providers=["CPUExecutionProvider"], disabled_optimizers=["ConstantFolding"]
         )
     except Exception as error:  # of its own kinds
-        raise ModelError(f"{path} cannot be read by onnxruntime ({in_short(error)}): use another copy") from None
+        raise ModelError(f"{path} cannot be read by onnxruntime ({in_words(error)[:300]}): use another copy") from None
 
     def call(*inputs: Tensor) -> list[Tensor]:
         fed = {name: value.numpy() for name, value in zip(names, inputs, strict=True)}
@@ -278,16 +268,10 @@ def _session(path: Path, content: bytes, names: Sequence[str], limited: bool = T
     return call
 
 
-def in_short(error: Exception) -> str:
-    """Return what an exception says, on one line and cut where it is long."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else f"{text[:100]} … {text[-200:]}"
-
-
 def sealed(content: bytes) -> bytes:
     """Return the bytes of an ONNX file with their checksum in the place that is marked for it."""
     if content.count(MARK) != 1:
-        raise ExportError("the network holds the text that marks the place of a checksum: use --format pt2")
+        raise ExportError("the network holds the text that marks the place of a checksum: use a .pt2 file")
     return content.replace(MARK, _checksum(content))
 
 

@@ -1,8 +1,6 @@
-"""The classes of images, as an exported file has them: files in, labels out.
+"""The classes of images, as an exported program has them: files in, labels out.
 
-Nothing that is read is trusted to be what it says, but a .pt2 file, which needs trust. A safetensors file of a few
-bytes can name a network of any size: that is built without memory first, on torch's `meta` device, and for real only if
-the file holds its weights.
+Nothing that is read is trusted to be what it says, but a .pt2 file, which needs trust.
 """
 
 import io
@@ -10,7 +8,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -18,25 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from subspaces.core import checks, storage
-from subspaces.core.ensemble import Ensemble
-from subspaces.errors import ArgumentError
+from subspaces.core import checks
 from subspaces.evaluation.display import Progress, counted
-from subspaces.evaluation.tasks import Classification
 from subspaces.export import ModelError, damaged
-from subspaces.export.arguments import Inputs
 from subspaces.export.description import FILE, Metadata
-from subspaces.export.formats import in_short, quiet, read_onnx
-from subspaces.export.program import Program
+from subspaces.export.formats import quiet, read_onnx
 from subspaces.images.decoding import DAMAGED, UnreadableError
 from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image
 from subspaces.images.listing import SUFFIXES
-from subspaces.networks import registry
-from subspaces.networks.factories import is_factory
+from subspaces.networks.factories import in_words
 
-HEADER = 1 << 23  # bytes of the description of the tensors, which takes many times that when it is read
 NUMBERS = 1 << 22  # of a batch, at most
 BATCH = 256
 OFF = 1e-3  # of a probability, and of their sum, in float32
@@ -80,16 +71,18 @@ class Predictions:
     skipped: tuple[Skipped, ...]
 
 
-def read_model(path: Path, trust: bool = False) -> Model:
+def _read_model(path: Path, trust: bool = False) -> Model:
     """Return the model in an exported file."""
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}: expected a file of `subspaces export`")
     if (path / "config.json").exists():
         raise ModelError(f"{path} is the folder of a run: export it first, subspaces export {path} --out net.onnx")
-    readers = {".onnx": lambda path, _: read_onnx(path), ".pt2": _read_pt2, ".safetensors": _read_weights}
-    if (ending := path.suffix.lower()) not in readers or not path.is_file():
-        raise ModelError(f"{path} is no model: expected a .pt2, .onnx or .safetensors file of `subspaces export`")
-    return readers[ending](path, trust)
+    ending = path.suffix.lower() if path.is_file() else ""
+    if ending == ".safetensors":
+        raise ModelError(f"{path} holds weights alone: export the network as .onnx or .pt2")
+    if ending not in (".onnx", ".pt2"):
+        raise ModelError(f"{path} is no model: expected an .onnx or .pt2 file of `subspaces export`")
+    return read_onnx(path) if ending == ".onnx" else _read_pt2(path, trust)
 
 
 def _read_pt2(path: Path, trust: bool) -> Model:
@@ -97,7 +90,7 @@ def _read_pt2(path: Path, trust: bool) -> Model:
     if trust is not True:
         raise ModelError(
             f"{path} is a .pt2 file, which runs code of whoever made it when it is read: pass --trust (trust=True) if "
-            "you trust them, or use a .safetensors or .onnx export, which need no trust"
+            "you trust them, or use an .onnx export, which needs no trust"
         )
     content, found = io.BytesIO(path.read_bytes()), {FILE: "{}"}
     try:
@@ -105,7 +98,7 @@ def _read_pt2(path: Path, trust: bool) -> Model:
             if (broken := archive.testzip()) is not None:  # torch does not look at the checksums
                 raise zipfile.BadZipFile(checks.shown(broken))
     except DAMAGED as error:
-        raise damaged(path, in_short(error)) from None
+        raise damaged(path, in_words(error)) from None
     try:
         content.seek(0)
         with quiet():
@@ -113,90 +106,32 @@ def _read_pt2(path: Path, trust: bool) -> Model:
         header = json.loads(found[FILE])
     except Exception as error:  # whatever torch makes of a file of another version
         raise ModelError(
-            f"{path} cannot be read by torch {torch.__version__} ({in_short(error)}): use another copy, or the version "
-            "of torch that it was exported with"
+            f"{path} cannot be read by torch {torch.__version__} ({in_words(error)[:300]}): use another copy, or the "
+            "version of torch that it was exported with"
         ) from error
     return Metadata.of(header, path), program
-
-
-def _read_weights(path: Path, trust: bool) -> Model:
-    """Read a safetensors file, and fill the network that it names."""
-    with open(path, "rb") as file:
-        if int.from_bytes(file.read(8), "little") > HEADER:
-            raise damaged(path, f"its header has more than {HEADER:,} bytes")
-    try:
-        header, tensors = storage.read_tensors(path)
-        if header.get("format") == storage.FORMAT:
-            raise ModelError(f"{path} holds the weights of a family, for `ss.load`: export a point of it")
-        about = Metadata.of(header, path)
-        storage.check(header, tensors)
-    except storage.DamageError as error:
-        raise damaged(path, error) from None
-    if about.kind != "network":
-        raise ModelError(f"{path} holds the weights of several networks: export them as .pt2 or .onnx")
-    outputs: Any = about.network_outputs or "logits"
-    network = Ensemble([_filled(path, about, tensors, trust)], outputs=outputs)
-    inputs = Inputs.of(network.members[0], torch.zeros(1, *about.image_shape))
-    return about, Program(network, inputs, Classification(), mean=about.mean, std=about.std).eval()
-
-
-def _filled(path: Path, about: Metadata, tensors: Mapping[str, Tensor], trust: bool) -> nn.Module:
-    """Return the network that the metadata names, with the tensors, which have to be its own."""
-    foreign = is_factory(about.network)
-    if foreign and trust is not True:
-        module, _, factory = about.network.partition(":")
-        raise ModelError(
-            f"{path} names the network {about.network!r}; to build it would import module {module!r} and call "
-            f"{factory!r}: pass --trust (trust=True) if you trust it"
-        )
-    with torch.device("cpu" if foreign else "meta"):
-        state = _built(path, about).state_dict()
-    for name in (*state, *tensors):
-        wanted, found = _described(state.get(name)), _described(tensors.get(name))
-        if wanted != found:
-            raise ModelError(
-                f"{path} holds other weights than those of {about.network!r}: {checks.shown(name)} is {found} in the "
-                f"file and {wanted} in the network; use another copy"
-            )
-    network = _built(path, about)
-    network.load_state_dict(tensors, strict=True)
-    return network
-
-
-def _built(path: Path, about: Metadata) -> nn.Module:
-    shape: Any = tuple(about.image_shape)
-    try:
-        network = registry.build(about.network, classes=len(about.classes), image_shape=shape, dropout=about.dropout)
-    except ArgumentError as error:
-        raise ModelError(
-            f"{path} holds the weights of {about.network!r}, which cannot be built here ({error}): load them "
-            "yourself, or export the network as .pt2 or .onnx"
-        ) from None
-    return network.eval()
-
-
-def _described(value: Tensor | None) -> str:
-    """Return shape and type, which is the same for floats of any precision."""
-    if value is None:
-        return "missing"
-    return f"{checks.shown(tuple(value.shape))} {'floats' if value.is_floating_point() else value.dtype}"
 
 
 # Images
 
 
-def predict_with(model: Model, path: Path, inputs: Sequence[Path], top: int, progress: Progress) -> Predictions:
-    """Return what the model of a file predicts for image files, folders and arrays."""
-    (about, call), skipped, predictions = model, list[Skipped](), list[Prediction]()
+def predict_with(model: Any, inputs: Any, top: int, trust: bool, progress: Progress) -> Predictions:
+    """Return what the model of a file predicts for image files, folders and arrays; see `ss.predict`."""
+    expected = "an image file, a folder, an array, or several of them"
+    paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]
+    checks.whole("top", top, 1)
+    path = checks.folder("model", model)
+    about, call = _read_model(path, trust)
+    skipped, predictions = list[Skipped](), list[Prediction]()
     channels, height, width = about.image_shape
-    images = _images(list(_files(inputs, skipped)), Form(channels, height, width, about.resize), skipped, progress)
+    images = _images(list(_files(paths, skipped)), Form(channels, height, width, about.resize), skipped, progress)
     while batch := list(islice(images, max(1, min(BATCH, NUMBERS // math.prod(about.image_shape))))):
         names, pixels = zip(*batch, strict=True)
         try:
             with torch.no_grad():
                 answer = call(torch.stack(pixels))
         except Exception as error:  # whatever a program does
-            raise ModelError(f"{path} cannot be run ({in_short(error)}): use another copy") from error
+            raise ModelError(f"{path} cannot be run ({in_words(error)[:300]}): use another copy") from error
         probabilities, disagreement = _checked(answer, about, names, path)
         best = probabilities.topk(min(top, len(about.classes)))
         rows = zip(names, best.indices.tolist(), best.values.tolist(), disagreement, strict=True)

@@ -1,4 +1,4 @@
-"""The module that is exported: from named tensors to named tensors, with the normalisation of images inside.
+"""The module that is exported: from the tensors of an example to named tensors, with images normalised inside.
 
 Of a family, alpha is an input. Its batch-norm statistics belong to a point: they are measured at anchors a_1 … a_k and
 mixed by a basis with b_i(a_j) = [i = j]:
@@ -9,25 +9,119 @@ mixed by a basis with b_i(a_j) = [i = j]:
     a simplex            vertices, b_i = alpha_i (2 alpha_i - 1), and middles of edges, b_ij = 4 alpha_i alpha_j
 """
 
-from collections.abc import Callable, Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from subspaces.core import checks
+from subspaces.core._compat import pytree
 from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import OutputCheck, prediction
 from subspaces.core.shapes import Shape
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import SHAPES, Classification
 from subspaces.export import ExportError
-from subspaces.export.arguments import Inputs, named_leaves, unique
 
 PIECES = 10  # of the interval
 BETWEEN = (0.05, 0.35, 0.65, 0.95)  # in the middle of four pieces, where the error is largest
+EXPECTED = "a few inputs of the network, such as torch.rand(16, 3, 32, 32), a tuple of tensors, or a dict of them"
+
+
+# Examples
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """An example of a network's inputs: its tensors, in order, with the names of the arguments that they are in."""
+
+    names: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+    form: Any  # of the arguments and keyword arguments, in which the tensors are the leaves
+
+    @classmethod
+    def of(cls, network: nn.Module, example: Any) -> Self:
+        """Return an example of a network's inputs, checked: one tensor, a tuple or list, or a dict by keyword."""
+        keyword = isinstance(example, Mapping)
+        args = () if keyword else tuple(example) if isinstance(example, (tuple, list)) else (example,)
+        try:
+            signature = inspect.signature(network.forward)
+            bound = signature.bind(*args, **(example if keyword else {}))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"example= does not fit the inputs of {type(network).__name__} ({error}): expected {EXPECTED}"
+            ) from None
+        leaves, form = pytree.tree_flatten((bound.args, bound.kwargs))
+        if not any(isinstance(each, Tensor) and each.ndim for each in leaves):
+            raise ArgumentError(f"example={checks.shown(example)}: expected {EXPECTED}")
+        for each in leaves:
+            if not isinstance(each, Tensor):
+                raise ArgumentError(
+                    f"example has {checks.shown(each)}: expected tensors alone; give constants a default"
+                )
+            if each.layout != torch.strided or each.is_meta or not each.numel():
+                raise ArgumentError(f"example has a tensor {tuple(each.shape)}, {each.dtype}: expected {EXPECTED}")
+        arguments = dict(bound.arguments)
+        for parameter in signature.parameters.values():
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                arguments |= arguments.pop(parameter.name, {})
+        names = unique(name for name, _ in _named_leaves(arguments))
+        if len(names) == 1 and not keyword and leaves[0].ndim == 4 and leaves[0].is_floating_point():
+            names = ("images",)
+        return cls(names, tuple(each.detach().cpu().contiguous() for each in leaves), form)
+
+    def arguments(self, tensors: Iterable[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments and keyword arguments of the network that hold these tensors."""
+        args, kwargs = pytree.tree_unflatten(list(tensors), self.form)
+        return args, kwargs
+
+    @property
+    def count(self) -> int:
+        """The number of examples: the first length of the first tensor that has any."""
+        return next(len(each) for each in self.tensors if each.ndim)
+
+    @property
+    def batched(self) -> list[int | None]:
+        """The dimension of the batch in each tensor: the first one of its length, None where there is none."""
+        return [next((dim for dim, size in enumerate(each.shape) if size == self.count), None) for each in self.tensors]
+
+    def resized(self) -> tuple[Tensor, ...]:
+        """Return one example of several, or two of one."""
+        return tuple(
+            x if dim is None else x.narrow(dim, 0, 1).contiguous() if self.count > 1 else torch.cat([x, x], dim)
+            for x, dim in zip(self.tensors, self.batched, strict=True)
+        )
+
+    def __str__(self) -> str:
+        pairs = zip(self.names, self.tensors, strict=True)
+        return ", ".join(f"{name} of shape {tuple(each.shape)} and {each.dtype}" for name, each in pairs)
+
+
+def _named_leaves(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return what nested containers hold, with the keys, fields and places that lead there as names: `name_0_key`."""
+    found, _ = pytree.tree_flatten_with_path(dict(value) if isinstance(value, Mapping) else value)
+    return [(re.sub(r"\W+", "_", prefix + pytree.keystr(path)).strip("_"), leaf) for path, leaf in found]
+
+
+def unique(names: Iterable[str], taken: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return names as identifiers, each of them once."""
+    found = list(taken)
+    for name in names:
+        base = re.sub(r"\W|^(?=\d)", "_", name) or "output"
+        numbered = (f"{base}_{number}" for number in range(1, len(found) + 1))
+        found.append(next(each for each in (base, *numbered) if each not in found))
+    return tuple(found[len(taken) :])
+
+
+# Families
 
 
 def anchors(shape: Shape) -> list[Any]:
@@ -88,6 +182,9 @@ class WholeFamily(nn.Module):
             mixed = weights @ self.get_buffer(f"statistics_{index}")
             filled[f"template.{name}"] = mixed.clamp(min=0) if name.endswith("_var") else mixed  # a parabola may dip
         return torch.func.functional_call(family, filled, args, {**kwargs, "alpha": alpha})
+
+
+# Programs
 
 
 class Program(nn.Module):
@@ -155,7 +252,7 @@ class Program(nn.Module):
 def _named(output: Any) -> list[tuple[str, Tensor]]:
     """Return the tensors of an output with names: keys and fields, or `output_0` and so on for the parts of a tuple."""
     prefix = "output" if isinstance(output, (Tensor, list)) or type(output) is tuple else ""
-    found = [(name, each) for name, each in named_leaves(output, prefix) if each is not None]
+    found = [(name, each) for name, each in _named_leaves(output, prefix) if each is not None]
     if not found or not all(isinstance(each, Tensor) for _, each in found):
         raise ExportError(
             f"the network returns a {type(output).__name__}{' with other things than tensors' if found else ''}: "

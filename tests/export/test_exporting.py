@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,29 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from commands import CliRunner
+from helpers import quick
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
 from production_cases import Truth, card
 from safetensors import safe_open
+from torch import nn
 from torch.testing import assert_close
 
 import subspaces as ss
+from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.evaluating.selection import select_run
 from subspaces.experiments.training import Execution, Run
 from subspaces.export import ExportError, formats
+from subspaces.export.description import choose
+from subspaces.export.program import anchors, basis, inside
 
 Files = Callable[[str], Path]
 Truths = Callable[[str], Truth]
-CARDS = ["midpoint.pt2", "midpoint.safetensors", "pair.safetensors", "pair.onnx", "family.onnx", "family.pt2"]
+CARDS = ["midpoint.safetensors", "pair.safetensors", "pair.onnx", "family.pt2"]
 ALONE = r"""
 import re, sys
 sys.modules["subspaces"] = None  # whoever imports it fails
@@ -186,19 +196,140 @@ def test_nothing_is_written_that_computes_something_else(trained: Files, tmp_pat
 
 
 def test_onnxruntime_sends_nothing_and_leaves_no_file(tmp_path: Path) -> None:
-    script = "from torch import nn, rand; import os, subspaces as ss; " + (
-        "ss.export(nn.Linear(3, 2), 'net.onnx', example=rand(4, 3), progress=False); "
-        "print(os.environ.get('ORT_DISABLE_TELEMETRY'))"
-    )
-    (tmp_path / "tmp").mkdir()
+    """And `subspaces.export` stays a function when its package is imported, which imports no templates."""
+    script = """import os, sys, subspaces as ss
+from subspaces.export import formats
+assert "jinja2" not in sys.modules
+formats.require("this", "onnxruntime")
+print(ss.export.__name__, os.environ["ORT_DISABLE_TELEMETRY"])"""
     environment = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
-    environment |= {"TMPDIR": str(tmp_path / "tmp")}
-    command = [sys.executable, "-W", "ignore", "-c", script]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)
-    assert ended.stdout.strip() == "None", ended.stderr
-    assert not [each for each in (tmp_path / "tmp").iterdir() if not each.name.startswith("torchinductor")]
+    command = [sys.executable, "-W", "error::ImportWarning", "-c", script]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env={**environment, "TMPDIR": str(tmp_path)}, check=False
+    )
+    assert ended.stdout.strip() == "export 1", ended.stderr
+    assert not [each for each in tmp_path.iterdir() if not each.name.startswith("torchinductor")]
 
 
-def test_export_stays_a_function_when_its_package_is_imported() -> None:
-    script = "import subspaces.export.formats, sys; assert 'jinja2' not in sys.modules; subspaces.export.__name__"
-    subprocess.run([sys.executable, "-W", "error::ImportWarning", "-c", script], check=True)
+# Names, which are neither Markdown nor HTML nor an order to a terminal
+
+
+NAMES = [
+    "<script>alert(1)</script>",
+    "a|b",
+    "![x](http://example.org/x.png)",
+    "`code` *strong* _em_ ~~gone~~",
+    "www.example.org",
+    "\x1b[31mred\nline",
+    "&lt;b&gt;",
+]
+SPECIAL = re.compile(r"<|(?<!\\)[`*_\[\]|~]|://|www\\.|&(?!(lt|gt|amp|#\d+);)|[^ -~\n…×±≥·–]")
+
+
+def test_no_name_has_a_meaning_in_a_card(tmp_path: Path) -> None:
+    odd = type("<b>Net</b>", (nn.Sequential,), {})
+    network = odd(nn.Flatten(), nn.Linear(8, len(NAMES)))
+    file = tmp_path / "<i>`a_b`.pt2"
+    ss.export(network, file, example=torch.rand(3, 2, 2, 2), classes=NAMES, progress=False)
+    before, code, after = re.split(r"```(?:python)?\n", card(file))
+    outside = before + after
+    (row,) = (line for line in outside.splitlines() if line.startswith("| classes |"))
+    cell = row.removeprefix("| classes |").removesuffix(" |")
+    assert not SPECIAL.search(cell), SPECIAL.search(cell)
+    shown = re.sub(r"\\([`*_\[\]|~\\])", r"\1", unescape(cell)).partition(": ")[2]
+    assert shown == ", ".join([*NAMES[:5], r"\x1b[31mred line", NAMES[6]])
+    assert "<" not in outside
+    compile(code, "card", "exec")
+
+
+def test_names_of_classes_and_files_do_not_reach_the_terminal_raw(tmp_path: Path) -> None:
+    model = tmp_path / "net.onnx"
+    classes = ["\x1b]0;title\x07[b]"] * 2
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    ss.export(network, model, example=torch.rand(3, 1, 2, 2), classes=classes, progress=False)
+    Image.new("L", (2, 2)).save(tmp_path / "a\x1b[2J.png")
+    arguments = ["predict", model, tmp_path / "a\x1b[2J.png", tmp_path / "c\x1b.png", "--quiet"]
+    for format in ("table", "csv"):
+        ended = CliRunner().invoke(app, [*map(str, arguments), "--format", format], env={"COLUMNS": "300"})
+        assert ended.exit_code == 0
+        assert r"\x1b]0;title\x07[b]" in ended.stdout
+        assert r"a\x1b[2J.png" in ended.stdout
+        assert r"c\x1b.png" in ended.stderr
+        assert not re.search(r"[^ -~\n─━…]", ended.stdout + ended.stderr)
+
+
+# What a program interpolates, and what points may be called
+
+
+SHAPES = [ss.Line(), ss.Bezier(), ss.Simplex(2), ss.Simplex(3), ss.Simplex(5)]
+
+
+def double(alpha: Any) -> torch.Tensor:
+    return torch.tensor(alpha, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_each_anchor_is_its_own(shape: ss.Shape) -> None:
+    places = anchors(shape)
+    found = torch.stack([basis(shape, double(place)) for place in places])
+    assert_close(found, torch.eye(len(places), dtype=torch.float64))
+
+
+@quick
+@given(st.sampled_from(SHAPES), st.integers(0, 2**31))
+def test_weights_of_anchors_sum_to_one(shape: ss.Shape, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    alpha = shape.sample((), lambda size: torch.rand(size, generator=generator, dtype=torch.float64))
+    assert_close(basis(shape, alpha).sum(), torch.ones((), dtype=torch.float64))
+    assert_close(inside(shape, alpha), alpha)
+    assert float(inside(ss.Line(), torch.tensor(1.5))) == 1.0
+
+
+def test_a_basis_is_exact_for_what_bends_no_more_than_it_does() -> None:
+    """Straight between the points of a line, and quadratic on a simplex."""
+    line, triangle = ss.Line(), ss.Simplex(3)
+    assert_close(basis(line, double(0.234)) @ (3 * double(anchors(line)) - 1), double(3 * 0.234 - 1))
+
+    def bent(x: torch.Tensor) -> torch.Tensor:
+        return x[..., 0] ** 2 + 2 * x[..., 0] * x[..., 1] - 3 * x[..., 2] ** 2 + x[..., 1]
+
+    alpha = double([0.2, 0.5, 0.3])
+    assert_close(basis(triangle, alpha) @ bent(double(anchors(triangle))), bent(alpha))
+
+
+def test_a_simplex_is_its_networks_at_vertices_and_on_the_middles_of_edges(exported: Any, truth: Any) -> None:
+    """It was trained with one alpha for each layer, and takes one for all."""
+    program, right = torch.export.load(exported("simplex.pt2")).module(), truth("simplex")
+    for place in ([0.0, 1.0, 0.0], [0.5, 0.0, 0.5]):
+        assert_close(program(right.images, torch.tensor(place)), right.probabilities(place), atol=1e-6, rtol=0)
+    assert "measured at 6 points" in card(exported("simplex.pt2"))
+
+
+def test_a_family_without_batch_norm_is_exact_everywhere(tmp_path: Path) -> None:
+    family = ss.Subspace(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), ss.Bezier())
+    x = torch.rand(3, 1, 2, 2)
+    path = ss.export(family, tmp_path / "net.pt2", point="family", example=x, progress=False)
+    program = torch.export.load(path).module()
+    with torch.no_grad():
+        for alpha in (0.0, 0.123, 0.77):
+            assert_close(program(x, torch.tensor(alpha)), family.at(alpha)(x).softmax(-1))
+    assert "measured at" not in card(path)
+
+
+@pytest.mark.parametrize(
+    ("point", "shape", "alphas"),
+    [
+        ("midpoint", ss.Line(), [0.5]),
+        ("0.3", ss.Line(), [0.3]),
+        (0.3, ss.Bezier(), [0.3]),
+        ("ensemble", ss.Line(), [0.1, 0.9]),
+        ([0.2, 0.3, 0.5], ss.Simplex(3), [[0.2, 0.3, 0.5]]),
+        (torch.tensor([0.25, 0.75]), ss.Simplex(2), [[0.25, 0.75]]),
+        (["1,0", "0,1"], ss.Simplex(2), [[1.0, 0.0], [0.0, 1.0]]),
+        ("ensemble", ss.Simplex(2), [[1.0, 0.0], [0.0, 1.0]]),
+    ],
+)
+def test_points_as_one_may_write_them(point: Any, shape: ss.Shape, alphas: list[Any]) -> None:
+    chosen = choose(point, shape, layers=9)
+    assert list(chosen.alphas) == alphas
+    assert chosen.kind == ("network" if len(alphas) == 1 else "ensemble")

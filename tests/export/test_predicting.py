@@ -132,12 +132,11 @@ def test_files_folders_and_arrays_give_what_the_network_says(exported: Files, tr
     folder, array, order = digits(tmp_path / "images"), tmp_path / "array.npy", [0, 1, 2, 0, *range(7)]
     np.save(array, (truth("line").images * 255).round().byte().numpy())
     best = truth("line").probabilities(0.5)[order].max(-1)
-    for model in (exported("midpoint.safetensors"), exported("midpoint.pt2")):
-        found = ss.predict(model, [folder, folder / "0.png", array], top=3, trust=True, progress=False)
-        assert found.skipped == ()
-        assert [each.probability for each in found.predictions] == pytest.approx(best.values.tolist())
-        assert [each.label for each in found.predictions] == [str(place) for place in best.indices.tolist()]
-        assert [len(each.top) for each in found.predictions] == [3] * 11
+    found = ss.predict(exported("midpoint.pt2"), [folder, folder / "0.png", array], top=3, trust=True, progress=False)
+    assert found.skipped == ()
+    assert [each.probability for each in found.predictions] == pytest.approx(best.values.tolist())
+    assert [each.label for each in found.predictions] == [str(place) for place in best.indices.tolist()]
+    assert [len(each.top) for each in found.predictions] == [3] * 11
     names = [str(folder / f"{index}.png") for index in (0, 1, 2, 0)]
     assert [each.file for each in found.predictions] == names + [f"{array}[{i}]" for i in range(7)]
 
@@ -151,7 +150,7 @@ def test_an_ensemble_says_how_far_it_disagrees(exported: Files, truth: Any, tmp_
 
 
 def test_runs_and_whole_families_have_to_be_exported_at_a_point(exported: Files, trained: Files, image: Path) -> None:
-    for model, said in ((exported("family.onnx"), "export one point of it"), (trained("line"), "export it first")):
+    for model, said in ((exported("family.onnx"), "of a family one point"), (trained("line"), "export it first")):
         with pytest.raises(ModelError, match=said):
             ss.predict(model, image, progress=False)
 
@@ -165,9 +164,7 @@ def test_what_cannot_be_read_is_named_and_left_out(exported: Files, tmp_path: Pa
     (folder / ".hidden").mkdir()
     for name in (".cache.npy", ".hidden/a.npy"):  # as this package and others keep them beside images
         np.save(folder / name, np.zeros((2, 8, 8), np.uint8))
-    found: Predictions = ss.predict(
-        exported("midpoint.safetensors"), [folder, tmp_path / "nowhere.png"], progress=False
-    )
+    found: Predictions = ss.predict(exported("pair.onnx"), [folder, tmp_path / "nowhere.png"], progress=False)
     assert [Path(each.file).name for each in found.predictions] == ["0.png", "1.png", "2.png"]
     said = {Path(each.file).name: each.reason for each in found.skipped}
     for name, (_, reason) in UNREADABLE.items():
@@ -180,7 +177,7 @@ def test_batches_give_what_one_does(exported: Files, tmp_path: Path, monkeypatch
     array = np.zeros((3, 8, 8), np.float32)
     array[1] = 7
     np.save(folder / "8.npy", array)
-    model = exported("midpoint.safetensors")
+    model = exported("pair.onnx")
     whole = ss.predict(model, folder, progress=False)
     assert [each.file[-6:] for each in whole.predictions[7:]] == ["npy[0]", "npy[2]"]
     assert [each.file[-6:] for each in whole.skipped] == ["npy[1]"]
@@ -218,7 +215,7 @@ def test_the_command_prints_a_table_csv_and_json(exported: Files, tmp_path: Path
 
 
 def test_exit_codes(exported: Files, trained: Files, tmp_path: Path) -> None:
-    model, path = exported("midpoint.safetensors"), tmp_path / "one.safetensors"
+    model, path = exported("pair.onnx"), tmp_path / "one.safetensors"
     (tmp_path / "empty").mkdir()
     ended = call("predict", model, tmp_path / "empty", "--format", "json", "--quiet")
     assert (ended.exit_code, json.loads(ended.stdout)["skipped"][0]["reason"]) == (1, "a folder without images")
@@ -242,6 +239,6 @@ def test_a_name_that_is_no_text_is_shown(exported: Files, tmp_path: Path) -> Non
     folder = digits(tmp_path / "images", 1)
     odd = os.fsencode(folder) + b"/\xff.png"
     os.rename(folder / "0.png", odd)
-    ended = call("predict", exported("midpoint.safetensors"), folder, "--quiet")
+    ended = call("predict", exported("pair.onnx"), folder, "--quiet")
     assert ended.exit_code == 0
     assert r"\xff.png" in ended.stdout
