@@ -98,15 +98,15 @@ def on_a_grid(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict
 def by_gradient(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield what `family.select` chooses by gradient, once for each set and number of images."""
     for name, severity in itertools.product(options.corruptions, options.severities):
-        domain = selection.domain_of(subject.images_of, name, severity, None, subject.execution.device)
+        _, images = selection.domain_of(subject.images_of, name, severity, None, subject.execution.device)
         for count, by in itertools.product(options.examples, options.by):
             how = {"by": by, "per": options.per, "folds": 0}
-            found = selection.select(subject, domain, count, options.statistics_batches, 0, how)
-            rows = {row.name: row for row in found.rows}
+            chosen, measured = selection.select(subject, images, count, options.statistics_batches, 0, how)
+            rows = {row.name: row for row in measured}
             middle, ideal = rows["midpoint"], rows["best"]
             for way, row in ((f"{by}{', no labels' * (by == 'entropy')}", rows["chosen"]), ("hindsight", ideal)):
                 gain = {"accuracy": row.accuracy - middle.accuracy, "nll": middle.nll - row.nll}
-                moved = found.selection.moved if way != "hindsight" else row.alpha != middle.alpha
+                moved = chosen.moved if way != "hindsight" else row.alpha != middle.alpha
                 about = {"corruption": name, "severity": severity, "by": way, "examples": count, "draw": 0}
                 yield about | gain | {"moved": float(moved), "worse": float(gain["nll"] < 0)}
 

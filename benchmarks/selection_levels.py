@@ -37,7 +37,7 @@ def measured(run: Run, severity: int) -> dict[str, Tensor]:
     about = (subject.recipe, subject.images_of, subject.execution)
     found = {}
     for name in CORRUPTIONS:
-        images = evaluation_batches(domain_of(subject.images_of, name, severity, None).images, *about)
+        images = evaluation_batches(domain_of(subject.images_of, name, severity, None)[1], *about)
         losses = Losses(subject.family, images, criterion("nll"), statistics_batches(*about), 20, 0)
         found[name] = torch.stack([each.losses for each in grid(losses, 21, 0.05, 0)[0]])
     return found

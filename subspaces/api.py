@@ -47,9 +47,9 @@ def export(
     Args:
         what: a finished run or its folder; or a network, an `Ensemble` or a `Subspace`.
         path: the file: .safetensors (weights alone), .pt2 (torch.export) or .onnx. Its card is path + ".md".
-        point: of a run or a family: "midpoint", "selected" (by `subspaces select`), "family" (alpha is an input), a
-            point such as 0.3 or [0.2, 0.3, 0.5], several points, "ensemble" (the vertices, or 0.1 and 0.9), or a
-            tensor with a point for each layer, such as torch.tensor(selection.alpha).
+        point: of a run or a family: "midpoint", "family" (alpha is an input), a point such as 0.3 or [0.2, 0.3, 0.5],
+            several points, "ensemble" (the vertices, or 0.1 and 0.9), or a tensor with a point for each layer, such as
+            torch.tensor(selection.alpha).
         example: a few inputs of a module, as it is to be called: a tensor, such as images [n, C, H, W] from 0 to 1, a
             tuple of tensors, or a dict of them by keyword. Weights alone need none.
         task: what a module returns: by default logits [n, classes]; "tokens" or "pixels", logits of each; "outputs",

@@ -109,7 +109,8 @@ def _opened(what: Any, alike: bool, *folders: Path) -> tuple[list[evaluation.Eva
     own = [one for one in several if isinstance(one, evaluation.Evaluation) and one.recipe is None]
     if own and len(own) == len(several):
         return own, []
-    from subspaces.experiments.opening import ensembles_beside, opened
+    from subspaces.experiments.evaluating.evaluate import ensembles_beside
+    from subspaces.experiments.opening import opened
 
     found = opened(what, alike=alike)
     return found, ensembles_beside(found, *folders)

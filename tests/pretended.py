@@ -16,7 +16,7 @@ import pytest
 
 from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.experiments.evaluating.ensembles import Measured
+from subspaces.experiments.evaluating.evaluate import Measured
 from subspaces.experiments.training import Execution, Recipe, Run
 
 sys.path.insert(0, str(Path(__file__).parent / "reports"))

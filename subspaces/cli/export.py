@@ -19,8 +19,8 @@ def add(commands: Any) -> None:
         nargs="+",
         action="extend",
         metavar="NAME|ALPHA",
-        help="midpoint (default); a point such as 0.3 or 0.2,0.3,0.5; selected: by `subspaces select`; ensemble: all "
-        "vertices, or 0.1 and 0.9 of a line; family: alpha is an input. Several points, --point 0.1 0.9: an ensemble.",
+        help="midpoint (default); a point such as 0.3 or 0.2,0.3,0.5; several to average; ensemble: all vertices, "
+        "or 0.1 and 0.9 of a line; family: alpha is an input.",
     )
     text = "Training batches for batch-norm statistics. Default: all training images."
     command.option("--statistics-batches", panel=parser.EXECUTION, type=int, metavar="INT", help=text)

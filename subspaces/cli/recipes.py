@@ -10,7 +10,7 @@ from rich.table import Table
 from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
 from subspaces.evaluation.comparing import in_words
-from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.training import RECIPES, Recipe
 from subspaces.experiments.training.recipe import all_fields
 from subspaces.experiments.training.recipes import find

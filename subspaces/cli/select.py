@@ -5,6 +5,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.markup import escape
 
 from subspaces import api
@@ -29,7 +30,7 @@ def add(commands: Any) -> None:
     text = f"Corrupt the run's test images, as ImageNet-C does: {', '.join(CORRUPTIONS)}."
     command.option("--corruption", panel=DOMAIN, metavar="NAME", help=text)
     command.option("--severity", panel=DOMAIN, type=int, metavar="INT", default=3, help="From 1 to 5. Default: 3.")
-    text = "Other images: an .npz file with images (uint8) and labels, or a folder with images.npy and labels.npy."
+    text = "Other images: an .npz file with images (uint8) and labels."
     command.option("--images", panel=DOMAIN, type=Path, metavar="PATH", help=text)
     for name, default, text in (
         ("examples", 100, "Number of examples to select on, drawn at random; the others are measured."),
@@ -51,7 +52,7 @@ def add(commands: Any) -> None:
 def select(options: argparse.Namespace) -> None:
     """Choose the point of a finished run for a new domain, on a few labelled images of it.
 
-    The midpoint is left only where a gain is certain. The choice goes to selection.json in the run's folder.
+    The midpoint is left only where a gain is certain.
 
     Example: subspaces select runs/cifar10-line-* --corruption fog --severity 3 --examples 100
     """
@@ -67,7 +68,8 @@ def select(options: argparse.Namespace) -> None:
     with usage(*names):
         found = run_selection.select_run(options.run, **chosen, execution=execution, **where)
     if options.out is not None:
-        api.export(options.run, options.out, point="selected", progress=not options.json, **where)
+        point = torch.tensor(found.alpha, dtype=torch.float64)
+        api.export(options.run, options.out, point=point, progress=not options.json, **where)
     if options.json:
         print(to_json({"run": str(options.run), **dataclasses.asdict(found)}))
         return

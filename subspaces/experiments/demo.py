@@ -16,8 +16,8 @@ from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import GroupAnswer, each_answer
-from subspaces.experiments.evaluating.evaluate import evaluate
-from subspaces.experiments.opening import evaluation_of, evaluations_together
+from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
+from subspaces.experiments.opening import evaluation_of
 from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipes import find

@@ -16,9 +16,8 @@ from subspaces.evaluation.environment import commit
 from subspaces.evaluation.evaluation import FILE
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments.data import Files
-from subspaces.experiments.evaluating.integrity import measured_of
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
-from subspaces.experiments.evaluating.selection import read_selection
+from subspaces.experiments.opening import measured_of
 from subspaces.experiments.training.batches import statistics_batches, statistics_seed
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
@@ -74,10 +73,7 @@ def of_run(
         "commit": str((starts[-1] if starts else {}).get("commit") or "unknown"),
         "versions": {**versions(), "commit": commit() or "unknown"},
     }
-    selected = isinstance(point, str) and point == "selected"
-    chosen = (
-        _selected(run) if selected else choose(point, subject.shape, len(subject.family.layers), subject.terms.middle)
-    )
+    chosen = choose(point, subject.shape, len(subject.family.layers), subject.terms.middle)
     return Export(
         subject.family,
         chosen,
@@ -89,19 +85,6 @@ def of_run(
         seed=statistics_seed(recipe),
         measured=_measured(run, chosen),
     )
-
-
-def _selected(run: Run) -> Chosen:
-    """Return the point that `subspaces select` has chosen for a run."""
-    found = read_selection(run)
-    by, rows = found.selection.by, {row.name: row for row in found.rows}
-    measured = (f"{name} {100 * row.accuracy:.2f} % right, NLL {row.nll:.4f}" for name, row in rows.items())
-    note = (
-        f"Selected by {by} on {found.selection.examples:,} examples of {found.domain}. On the {found.others:,} others: "
-        f"{'; '.join(measured)}. Best and worst are of the walk, known with hindsight."
-    )
-    words = f"the point {shown(found.alpha)}, selected for {found.domain}"
-    return Chosen("network", words, (found.alpha,), note)
 
 
 def _example(split: Any) -> Tensor:

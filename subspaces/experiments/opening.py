@@ -1,27 +1,77 @@
-"""Runs and files of evaluations as evaluations that know how their networks were trained."""
+"""Runs and files of evaluations as evaluations that know how their networks were trained; nothing is measured here."""
 
 import dataclasses
+import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from subspaces.core import checks
+from subspaces.core import checks, storage
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import RUNS, of_runs
-from subspaces.evaluation.evaluation import FILE as EVALUATION
-from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.metrics import of_task
+from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
 from subspaces.evaluation.points import kind
-from subspaces.evaluation.rows import Answered, Row, Training
-from subspaces.experiments.evaluating.ensembles import FILE, Measured, ensembles_in, evaluate_together
-from subspaces.experiments.evaluating.integrity import measured_of
-from subspaces.experiments.evaluating.training import training_of, training_of_run
-from subspaces.experiments.training.recipe import Recipe
+from subspaces.evaluation.rows import Training
+from subspaces.experiments.methods import METHODS
+from subspaces.experiments.training.recipe import Recipe, all_fields
 from subspaces.experiments.training.runs import Run, RunError
 
 Source = str | os.PathLike[str] | Run | Evaluation
 """A run, its folder, an evaluation, or the file of one."""
+
+
+def training_of(recipe: Recipe) -> Training:
+    """Return how a recipe is trained, as far as tables, figures and pages tell it."""
+    settings = recipe.distinguishing()
+    metadata = {name: all_fields()[name].metadata for name in settings}
+    return Training(
+        group=json.dumps(settings, default=str),
+        label=recipe.definition.label(),
+        settings=settings,
+        words={n: each.get("symbol") or n.replace("_", " ") for n, each in metadata.items() if "label" not in each},
+        order=[list(METHODS).index(recipe.method), *recipe.definition.own().values(), *settings.values()],
+        seeds=[recipe.seed],
+        data=recipe.data_name,
+        fingerprint=recipe.fingerprint or recipe.dataset,
+        network=recipe.network,
+        label_noise=recipe.label_noise,
+        epochs=recipe.epochs,
+        vertices=recipe.shape().vertices,
+        log=[],
+        seconds=None,
+        folder="",
+        recipe=recipe.to_dict(),
+    )
+
+
+def training_of_run(run: Run, statistics: dict[str, Any]) -> Training:
+    """Return how a run was trained, with its log, its starts and the time that its steps took.
+
+    That comes from the speed of each epoch, whose images are those of the `statistics`, where these are of all training
+    images; None where it is not known.
+    """
+    log = run.log()
+    images = 0 if statistics.get("batches") else int(statistics.get("images") or 0)
+    speeds = [float(row.get("images_per_second") or 0) for row in log]
+    seconds = sum(images / speed for speed in speeds) if images and speeds and all(speeds) else None
+    made = training_of(run.recipe)
+    return dataclasses.replace(made, log=log, seconds=seconds, folder=str(run.folder), starts=run.starts())
+
+
+def measured_of(run: Run) -> Evaluation:
+    """Return the evaluation of a run, which must be of this run and of the family that it has now."""
+    try:
+        found = Evaluation.load(run.folder)
+        same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
+    except storage.FileError as error:
+        raise RunError(str(error)) from None
+    except ArgumentError as error:
+        raise RunError(f"{run.folder / FILE} is damaged ({error}): {REMEDY}") from None
+    if not same:
+        raise RunError(f"{run.folder} was evaluated with another configuration: remove its {FILE}")
+    if run.finished and found.family != run.family_checksum:
+        raise RunError(f"{run.folder} was trained anew since it was evaluated: evaluate it again")
+    return found
 
 
 def evaluation_of(run: Run, record: Evaluation | None = None) -> Evaluation:
@@ -29,8 +79,10 @@ def evaluation_of(run: Run, record: Evaluation | None = None) -> Evaluation:
     found = measured_of(run) if record is None else record
     shape = run.recipe.result_shape()
     about = {"kind": kind(shape), "vertices": shape.vertices, "members": run.recipe.definition.members}
+    result = run.result if run.finished else {}  # how far apart the vertices are, which need not be those of the log
+    apart = {name: float(result[name]) for name in ("l2", "cos2") if name in result}
     training = training_of_run(run, found.statistics)
-    own: dict[str, Any] = {"shape": {**found.shape, **about}, "statistics": {**found.statistics, **distances(run)}}
+    own: dict[str, Any] = {"shape": {**found.shape, **about}, "statistics": {**found.statistics, **apart}}
     return dataclasses.replace(found, name=run.folder.name, training=training, **own)
 
 
@@ -41,26 +93,32 @@ def opened(sources: Source | Iterable[Source], *, alike: bool = True) -> list[Ev
         sources: runs, their folders, evaluations, or files of such.
         alike: refuse runs that are not evaluated, and evaluations on test splits of different sizes.
     """
-    several = checks.all_of(
-        "runs", sources, (str, os.PathLike, Run, Evaluation), "run folders, or files of evaluations"
-    )
+    expected = "run folders, or files of evaluations"
     found: dict[Any, Evaluation] = {}
-    for source in several:
+    for source in checks.all_of("runs", sources, (str, os.PathLike, Run, Evaluation), expected):
         if isinstance(source, Evaluation):
             found.setdefault(id(source), _with_training(source))
-        elif isinstance(source, Run):
-            found.setdefault(source.folder.resolve(), _evaluation_of(source, alike))
-        elif Path(source).is_file():
+        elif not isinstance(source, Run) and Path(source).is_file():
             found.setdefault(Path(source).resolve(), _with_training(Evaluation.load(Path(source))))
         else:
-            for folder in Run.begun([source]):
-                found.setdefault(folder.resolve(), _evaluation_of(Run.open(folder.resolve()), alike))
+            folders = [source.folder] if isinstance(source, Run) else Run.begun([source])
+            for folder in (each.resolve() for each in folders):
+                if folder not in found:
+                    found[folder] = _evaluation_of(source if isinstance(source, Run) else Run.open(folder), alike)
     made = list(found.values())
     if not made:
         raise ArgumentError("no runs were given: expected one run folder or more")
     for other in made:
         _check_comparable(made[0], other, alike)
     return made
+
+
+def _evaluation_of(run: Run, needed: bool) -> Evaluation:
+    """Return the evaluation of a run; unless it is needed, an empty one of a run without any."""
+    if needed or (run.folder / FILE).exists():
+        return evaluation_of(run)
+    dataset: dict[str, Any] = {"name": run.recipe.dataset, "classes": [], "splits": {}}
+    return evaluation_of(run, Evaluation(run.folder.name, {}, "", [], [], {}, dataset, {}, run.recipe.to_dict()))
 
 
 def _with_training(record: Evaluation) -> Evaluation:
@@ -82,69 +140,3 @@ def _check_comparable(first: Evaluation, other: Evaluation, alike: bool) -> None
         raise RunError(
             f"{first.name} was evaluated with {ours} test images and {other.name} with {theirs}: evaluate them alike"
         )
-
-
-def evaluations_together(
-    groups: Sequence[Sequence[Run]], evaluations: Sequence[Evaluation], **settings: Any
-) -> list[Evaluation]:
-    """Measure runs together, as `evaluate_together` does, and return the ensembles as evaluations.
-
-    Of the runs of each ensemble one or more are among the evaluations; the seeds of all are those of the ensemble.
-    """
-    trained = {run.folder.name: training_of(run.recipe) for group in groups for run in group}
-    found = [together(one, evaluations, trained) for one in evaluate_together(groups, **settings)]
-    return [each for each in found if each is not None]
-
-
-def ensembles_beside(evaluations: Sequence[Evaluation], *folders: Path) -> list[Evaluation]:
-    """Return the ensembles of these runs that `ensembles.json` holds, in the folders of the runs and in these."""
-    around = [Path(each.training.folder).parent for each in evaluations if each.training and each.training.folder]
-    places = dict.fromkeys(folder.resolve() for folder in (*around, *folders))
-    found = [together(one, evaluations, {}) for place in places for one in ensembles_in(place / FILE)]
-    return [each for each in found if each is not None]
-
-
-def together(
-    measured: Measured, evaluations: Sequence[Evaluation], trained: Mapping[str, Training]
-) -> Evaluation | None:
-    """Return an ensemble of runs as an evaluation; None unless all members are known and differ in their seed alone."""
-    known = {each.family: each for each in evaluations if each.family is not None and each.training is not None}
-    families, names = measured.key["families"], measured.key["runs"]
-    members = [known[f].training if f in known else trained.get(name) for f, name in zip(families, names, strict=True)]
-    first = next((known[family] for family in families if family in known), None)
-    trainings = [each for each in members if each is not None]
-    if first is None or len(trainings) < len(members) or len({each.group for each in trainings}) != 1:
-        return None
-    alphas: list[Any] = [float(number) for number in range(len(members))]
-    answered = Answered(RUNS, of_runs(len(members)), len(members), RUNS, alphas, "probabilities")
-    how: dict[str, Any] = {"average": "probabilities", "networks": len(members)}
-    return dataclasses.replace(
-        first,
-        name=answered.words,
-        metrics=[each.described for each in of_task(first.task)],
-        answers=[answered],
-        rows=[
-            Row("ensemble", RUNS, alphas, [], split, measured.images[split], metrics, **how)
-            for split, metrics in measured.metrics.items()
-        ],
-        planes=[],
-        choices=[],
-        examples=None,
-        environment=measured.environment,
-        training=dataclasses.replace(
-            trainings[0], seeds=sorted(each.seeds[0] for each in trainings), log=[], seconds=None, folder=""
-        ),
-    )
-
-
-def _evaluation_of(run: Run, needed: bool) -> Evaluation:
-    """Return the evaluation of a run; unless it is needed, an empty one of a run without any."""
-    if needed or (run.folder / EVALUATION).exists():
-        return evaluation_of(run)
-    dataset: dict[str, Any] = {"name": run.recipe.dataset, "classes": [], "splits": {}}
-    return evaluation_of(run, Evaluation(run.folder.name, {}, "", [], [], {}, dataset, {}, run.recipe.to_dict()))
-
-
-def distances(run: Run) -> dict[str, float]:
-    """Return how far apart the vertices of a finished run are, which need not be what its log is of."""
-    return {name: float(run.result[name]) for name in ("l2", "cos2") if name in run.result} if run.finished else {}

@@ -24,7 +24,7 @@ from subspaces.text import printable
 FORMAT, VERSION = "subspaces-export", "1"
 FILE = "metadata.json"  # in a .pt2 archive
 Kind = Literal["network", "ensemble", "family"]
-NAMES = ("midpoint", "selected", "ensemble", "family")
+NAMES = ("midpoint", "ensemble", "family")
 PAIR = (0.1, 0.9)  # of a line or curve, as evaluation measures it
 Point = str | float | Sequence[Any] | Tensor
 """A name, a number, coordinates, several points that are averaged, or a tensor with a point for each layer."""
@@ -41,7 +41,6 @@ class Chosen:
     kind: Kind
     words: str  # what they are called
     alphas: tuple[Any, ...] = ()  # numbers, coordinates, or a point for each layer; none without a family
-    note: str = ""  # for the card
 
 
 def choose(point: Any, shape: Shape, layers: int, middle: str = "midpoint") -> Chosen:
@@ -55,8 +54,6 @@ def choose(point: Any, shape: Shape, layers: int, middle: str = "midpoint") -> C
         if not isinstance(shape, (Line, Bezier, Simplex)):
             raise ExportError(f"point='family': {shape} is no Line, Bezier or Simplex; give one point")
         return Chosen("family", f"every point of {shape}")
-    if name == "selected":
-        raise ExportError("point='selected': a run keeps what was selected; expected family.select(…).alpha")
     if name == "ensemble":
         return _together(torch.eye(shape.vertices).tolist() if shape.point else PAIR)
     if isinstance(point, Tensor) and point.shape == (layers, *shape.point):

@@ -24,7 +24,7 @@ CHOICES = {  # some of which are right, so that what comes after is reached
     "--device": ("cpu", "cuda", "cuda:99", "meta", "mps", "x", ""),
     "--base-url": ("http://127.0.0.1:9", "file:///etc", "x", "", "http://[", "http://127.0.0.1:99999"),
     "--plane-through": ("RUN", "RUN:0.3", "RUN:2", "RUN:x", "RUN:", ":", "nowhere:0.1", "RUN:nan"),
-    "--point": ("midpoint", "ensemble", "selected", "0.3", "1.5", "0.2,0.8", "x", ""),
+    "--point": ("midpoint", "ensemble", "0.3", "1.5", "0.2,0.8", "x", ""),
     "--metric": ("accuracy", "nll", "x", "", "tv"),
     "--format": ("safetensors", "table", "csv", "json", "x", ""),
     "--epochs": ("0", "-1", "1", "2", "x", "1.5", "", "nan"),

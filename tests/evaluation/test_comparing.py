@@ -16,8 +16,7 @@ from subspaces.evaluation.comparing import Group, compare, groups_of
 from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.group_answers import each_answer, first, headed
-from subspaces.experiments.evaluating.training import training_of
-from subspaces.experiments.opening import opened
+from subspaces.experiments.opening import opened, training_of
 from subspaces.experiments.training import RECIPES, Recipe, run_files
 from subspaces.experiments.training.runs import Run, RunError
 

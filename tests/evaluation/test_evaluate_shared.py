@@ -11,7 +11,7 @@ from processes import Pause, Worker
 import subspaces as ss
 from subspaces.evaluation import Evaluation
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.ensembles import ensembles_in, evaluate_together
+from subspaces.experiments.evaluating.evaluate import ensembles_in, evaluate_together
 
 Runs = Callable[..., list[Path]]
 SMALL: dict[str, Any] = {"device": "cpu", "grid": (0.0, 0.5, 1.0)}

@@ -20,7 +20,7 @@ from subspaces.evaluation import METRICS, Metric, average
 from subspaces.evaluation.files import MEASUREMENTS as FILE
 from subspaces.evaluation.files import Measurements
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.training import RunError, Stopped
 
 Path_ = Callable[[str], Path]

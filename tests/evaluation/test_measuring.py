@@ -11,9 +11,8 @@ from torch import Tensor
 import subspaces as ss
 from subspaces.evaluation.points import plan, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.captured import CapturedPredictor
-from subspaces.experiments.evaluating.ensembles import evaluate_together
-from subspaces.experiments.evaluating.run_subject import run_subjects
+from subspaces.experiments.evaluating.evaluate import evaluate_together
+from subspaces.experiments.evaluating.run_subject import CapturedPredictor, run_subjects
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
@@ -86,7 +85,7 @@ class Replayed:
 def test_the_graph_makes_the_statistics_of_each_point_from_its_own_weights(
     small: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subspaces.experiments.evaluating.captured.captured", Replayed)
+    monkeypatch.setattr("subspaces.experiments.evaluating.run_subject.captured", Replayed)
     one = run_subjects(None, Execution(device="cpu"), trust=True)(Run.open(small("curve")))
     about = (one.recipe, one.images_of, one.execution)
     found = []

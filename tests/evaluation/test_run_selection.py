@@ -21,8 +21,8 @@ from subspaces.core import randomness
 from subspaces.errors import DataError
 from subspaces.evaluation.corruptions import corrupt
 from subspaces.experiments import data as datasets
-from subspaces.experiments.evaluating.selection import FILE, RunSelection, domain_of, read_selection, select_run
-from subspaces.experiments.training import Execution, Run, RunError
+from subspaces.experiments.evaluating.selection import domain_of, select_run
+from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import statistics_batches
 
 CPU = Execution(device="cpu")
@@ -40,17 +40,13 @@ def run(small: Callable[[str], Path], tmp_path: Path) -> Path:
     return Path(shutil.copytree(small("curve"), tmp_path / small("curve").name))
 
 
-def test_the_choice_is_kept_and_read_again(run: Path) -> None:
+def test_a_choice_says_what_it_gives(run: Path) -> None:
     found = select_run(run, **FEW)
     assert found.domain == "test images with contrast, severity 3"
     assert found.others == 597 - 40
     assert [row.name for row in found.rows] == ["midpoint", "chosen", "best", "worst"]
     assert found.rows[2].nll <= found.rows[0].nll <= found.rows[3].nll
     assert found.rows[1].alpha == found.alpha
-    again = read_selection(run)
-    assert again == dataclasses.replace(found, rows=again.rows)
-    assert [row.nll for row in again.rows] == [row.nll for row in found.rows]
-    assert ss.check(run) == []
 
 
 def test_what_is_measured_are_all_the_others(run: Path) -> None:
@@ -69,22 +65,6 @@ def test_what_is_measured_are_all_the_others(run: Path) -> None:
     labels = data.test.labels[others]
     assert found.rows[0].accuracy == float((logits.argmax(1) == labels).double().mean())
     assert found.rows[0].nll == pytest.approx(float(F.cross_entropy(logits, labels)), rel=1e-5)
-
-
-def test_a_run_that_was_trained_anew_has_no_choice(run: Path) -> None:
-    with pytest.raises(RunError, match=r"has no selection.json.*subspaces select"):
-        read_selection(run)
-    select_run(run, **FEW)
-    path = run / FILE
-    content = path.read_text()
-    path.write_text(content.replace('"others": 557', '"others": 558'))
-    with pytest.raises(RunError, match=r"selection.json is damaged.*choose again"):
-        read_selection(run)
-    assert len(ss.check(run)) == 1
-    path.write_text(content)
-    retrained.anew(run)
-    with pytest.raises(RunError, match=r"was trained anew since its point was chosen: choose again"):
-        read_selection(run)
 
 
 def test_one_network_has_nothing_to_choose_from(small: Callable[[str], Path]) -> None:
@@ -108,7 +88,6 @@ def test_one_network_has_nothing_to_choose_from(small: Callable[[str], Path]) ->
 def test_what_does_not_fit_is_refused(run: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         select_run(run, **{**FEW, **changes})
-    assert not (run / FILE).exists()
 
 
 # Images of one's own
@@ -124,15 +103,11 @@ def arrays(digits: datasets.Dataset, n: int = 50) -> dict[str, Any]:
 
 
 def test_arrays_of_ones_own_are_read(digits: datasets.Dataset, tmp_path: Path) -> None:
-    given = arrays(digits)
-    np.savez(tmp_path / "mine.npz", **given)
-    for name, array in given.items():
-        np.save(tmp_path / f"{name}.npy", array)
-    for path in (tmp_path / "mine.npz", tmp_path):
-        found = domain_of(digits, None, 3, path)
-        assert found.words == f"the images of {path.name}"
-        assert torch.equal(found.images.images, digits.test.images[:50])
-        assert torch.equal(found.images.labels, digits.test.labels[:50])
+    np.savez(tmp_path / "mine.npz", **arrays(digits))
+    words, images = domain_of(digits, None, 3, tmp_path / "mine.npz")
+    assert words == "the images of mine.npz"
+    assert torch.equal(images.images, digits.test.images[:50])
+    assert torch.equal(images.labels, digits.test.labels[:50])
 
 
 @pytest.mark.parametrize(
@@ -163,12 +138,11 @@ def test_the_command_prints_a_table_or_json_and_exports(run: Path, tmp_path: Pat
     assert said.exit_code == 0, said.output
     for words in ("chosen by nll on 40 labelled examples", "on the 557 other images", "with hindsight", "midpoint"):
         assert words in said.output
-    kept = read_selection(run)
+    kept = select_run(run, **FEW)
     written = json.loads(CliRunner().invoke(app, ["select", str(run), "--trust", *options, "--json"]).output)
     assert written["selection"] == dataclasses.asdict(kept.selection)
     assert written["rows"] == [dataclasses.asdict(row) for row in kept.rows]
-    assert isinstance(kept, RunSelection)
-    assert "selected" in Path(f"{chosen}.md").read_text()
+    assert f"| point | the point {kept.alpha:.3g} |" in Path(f"{chosen}.md").read_text()
     network = retrained.network(10, (1, 8, 8), 0)
     network.load_state_dict(load_file(chosen))
     family = ss.load(run / "family.safetensors", network, shape=Run.open(run).recipe.result_shape())

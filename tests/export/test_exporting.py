@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -30,8 +29,7 @@ import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.experiments.evaluating.selection import select_run
-from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training import Run
 from subspaces.export import ExportError, formats
 from subspaces.export.description import choose
 from subspaces.export.program import anchors, basis, inside
@@ -142,26 +140,12 @@ def test_a_card_says_where_it_comes_from(exported: Files, trained: Files, tmp_pa
     assert "Not evaluated." in card(ss.export(trained("standard"), tmp_path / "one.safetensors", progress=False))
 
 
-def test_the_point_that_was_selected(trained: Files, truth: Truths, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(trained("line"), tmp_path / trained("line").name))
-    how: dict[str, Any] = {"examples": 300, "statistics_batches": 2, "execution": Execution(device="cpu")}
-    found = select_run(run, corruption="contrast", **how)
-    path = ss.export(run, tmp_path / "one.safetensors", point="selected", progress=False)
-    with safe_open(path, "pt") as file:
-        weight = file.get_tensor("head.weight")
-    assert torch.equal(weight, truth("line").family.at(found.alpha).state_dict()["head.weight"])
-    chosen = next(row for row in found.rows if row.name == "chosen")
-    assert f"chosen {100 * chosen.accuracy:.2f} % right" in card(path)
-    assert f"selected for {found.domain}" in card(path)
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"point": "middle"}, "expected 'midpoint', 'selected', 'ensemble', 'family', or a number in"),
+        ({"point": "middle"}, "expected 'midpoint', 'ensemble', 'family', or a number in"),
         ({"point": 1.5}, "not a point of Line"),
         ({"point": True}, "expected"),
-        ({"point": "selected"}, "no point was chosen: write subspaces select"),
         ({"point": []}, "point=[]: expected one point or more"),
         ({"example": 3}, "a run brings its own"),
         ({"path": "."}, "ends in .safetensors, .pt2 or .onnx"),

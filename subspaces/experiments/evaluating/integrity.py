@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from subspaces.core import checks, storage
-from subspaces.errors import ArgumentError
-from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation
+from subspaces.evaluation.evaluation import FILE
 from subspaces.evaluation.files import MEASUREMENTS, read_lines, read_measurements
+from subspaces.experiments.opening import measured_of
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
@@ -36,19 +36,13 @@ def check(runs: Folder | Iterable[Folder]) -> list[str]:
 
 def checked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     """Yield every run in a folder, or that it is, and what the runs share, each with what is wrong with it."""
-    if not folder.is_dir():
-        yield folder, [f"{folder} is no folder: expected one of a run, or of several"]
-        return
-    runs = [path for path in (folder, *sorted(folder.iterdir())) if path.is_dir() and _begun(path)]
+    places = (folder, *sorted(folder.iterdir())) if folder.is_dir() else ()
+    runs = [path for path in places if path.is_dir() and any(os.path.lexists(path / name) for name in FILES)]
     if not runs:
-        yield folder, [f"{folder} is no run folder and holds none: expected one of a run, or of several"]
+        what = "run folder and holds none" if places else "folder"
+        yield folder, [f"{folder} is no {what}: expected one of a run, or of several"]
     for path in runs[:1] if folder in runs else runs:
         yield path, _problems_of_run(path)
-
-
-def _begun(folder: Path) -> bool:
-    """Say whether there is more of a run in a folder than a lock, whatever of it is left."""
-    return any((folder / name).exists() or (folder / name).is_symlink() for name in FILES)
 
 
 def _problems_of_run(folder: Path) -> list[str]:
@@ -77,11 +71,9 @@ def _problems_of_run(folder: Path) -> list[str]:
 
 def _checks(run: Run) -> Iterator[Callable[[], object]]:
     """Yield the checks of one run: its files, and whether they belong together."""
-    yield run.starts
-    yield run.log
+    yield from (run.starts, run.log)
     if run.finished:
-        yield partial(run.check_family, run.family_file)
-        yield partial(run.check_family, run.trained_file)
+        yield from (partial(run.check_family, path) for path in (run.family_file, run.trained_file))
     if (run.folder / FILE).exists():
         yield partial(measured_of, run)
     if (run.folder / MEASUREMENTS).exists():
@@ -90,19 +82,3 @@ def _checks(run: Run) -> Iterator[Callable[[], object]]:
     for path in sorted(run.folder.iterdir()):
         if path.suffix in READERS and path.name not in known:
             yield partial(READERS[path.suffix], path, "remove it")
-
-
-def measured_of(run: Run) -> Evaluation:
-    """Return the evaluation of a run, which must be of this run and of the family that it has now."""
-    try:
-        found = Evaluation.load(run.folder)
-        same = found.recipe is not None and Recipe.from_dict(found.recipe).key == run.recipe.key
-    except storage.FileError as error:
-        raise RunError(str(error)) from None
-    except ArgumentError as error:
-        raise RunError(f"{run.folder / FILE} is damaged ({error}): {REMEDY}") from None
-    if not same:
-        raise RunError(f"{run.folder} was evaluated with another configuration: remove its {FILE}")
-    if run.finished and found.family != run.family_checksum:
-        raise RunError(f"{run.folder} was trained anew since it was evaluated: evaluate it again")
-    return found

@@ -1,55 +1,133 @@
-"""Finished runs as what is measured: their folders bring recipe, data and family."""
+"""Finished runs as what is measured: their folders bring recipe, data and family.
+
+On a CUDA device they predict with graphs of a batch for the statistics and of the pass over each split.
+"""
 
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from subspaces.core import checks, storage
+from subspaces.core import checks, functional, storage
+from subspaces.core.batchnorm import tracked
+from subspaces.core.ensemble import wide
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.answers import Family
 from subspaces.evaluation.examples import SMALL, small_pictures
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.predictor import Predictor
+from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.subject import Constants, Pictures, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
-from subspaces.experiments import locks
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader
 from subspaces.experiments.data.loading import OWN
-from subspaces.experiments.evaluating.captured import CapturedPredictor
-from subspaces.experiments.evaluating.training import training_of_run
+from subspaces.experiments.opening import training_of_run
 from subspaces.experiments.training import Execution
-from subspaces.experiments.training.batches import (
-    evaluation_batches,
-    load_data,
-    statistics_batches,
-    statistics_seed,
-)
+from subspaces.experiments.training.batches import evaluation_batches, load_data, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
-from subspaces.experiments.training.signals import Stop, stop_on_signals
+from subspaces.experiments.training.signals import stop_on_signals
+from subspaces.experiments.training.step import captured
 from subspaces.images.decoding import centre_view, decode
 from subspaces.images.splits import Files, Images, Normalise, grey
 from subspaces.text import hint
 
-R = TypeVar("R")
 VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
 LEAST = 250  # images in one, and on a CPU
 OneRun = Run | str | os.PathLike[str]
+
+
+class CapturedPredictor(Predictor):
+    """Predicts from images on a CUDA device, with graphs of a training batch and of the pass over each split."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        (network,) = self._networks
+        self._start = self._statistics.state_dict() if isinstance(self._statistics, ResidentLoader) else {}
+        shared: dict[int, Any] = {id(value): value for value in network.parameters()}
+        self._pupil = functional.copied(network, shared).train()  # the same weights, and the statistics of one batch
+        for norm in tracked(self._pupil).values():
+            norm.momentum = 1.0
+        self._graph: tuple[torch.cuda.CUDAGraph, list[Tensor]] | None = None
+        self._passes: dict[str, tuple[torch.cuda.CUDAGraph, tuple[Any, ...]]] = {}
+
+    def prepare(self, points: Sequence[Any]) -> list[nn.Module]:
+        """Return a network at each of these points; the graph makes the statistics of the first network alone."""
+        for point in points if len(points) > 1 else ():
+            super().prepare([point])
+        return super().prepare(points)
+
+    def outputs(self, points: Sequence[Any], data: str | Iterable[Any], **how: Any) -> Iterable[Outputs]:
+        """Return a split as one batch: the networks take turns in one, which the graphs know."""
+        if how.get("passes") or not isinstance(data, str):
+            return super().outputs(points, data, **how)
+        return [self._taking_turns(points, data)]
+
+    @torch.no_grad()
+    def _taking_turns(self, points: Sequence[Any], split: str) -> Outputs:
+        found: list[Tensor] = []
+        for point in points:
+            self.prepare([point])
+            with self._settings():
+                output, target = self._pass(split)
+                found.append(output)
+        return self._parts(found, target)
+
+    def _pass(self, split: str) -> tuple[Tensor, Tensor]:
+        if split not in self._passes:
+            self._passes[split] = captured(lambda: self._joined(split), self.device)
+        graph, (output, target) = self._passes[split]
+        graph.replay()
+        return output.clone(), target
+
+    def _joined(self, split: str) -> tuple[Tensor, Tensor]:
+        found = [(wide(self._run(self._networks[0], (x, y))), y) for x, y in self.splits[split]]
+        outputs, targets = zip(*found, strict=True)
+        return torch.cat(outputs), torch.cat(targets)
+
+    def _renew_statistics(self, network: nn.Module, statistics: Any) -> None:
+        loader: ResidentLoader = statistics
+        loader.load_state_dict(self._start)  # the same batches for every point
+        loader.start_epoch()
+        sizes = loader.sizes[: self._batches]
+        with self._settings():
+            if self._graph is None:
+                sums = [torch.zeros_like(value) for value in _running(network)]
+                self._graph = captured(lambda: self._add_statistics(loader, sizes[0], sums), self.device)[0], sums
+                loader.position.zero_()
+            graph, sums = self._graph
+            torch._foreach_zero_(sums)
+            for size in sizes:
+                if size == sizes[0]:
+                    graph.replay()
+                else:
+                    self._add_statistics(loader, size, sums)
+        torch._foreach_copy_(_running(network), list(torch._foreach_div(sums, len(sizes))))
+
+    def _add_statistics(self, loader: ResidentLoader, size: int, sums: list[Tensor]) -> None:
+        """Run the network on a batch and add the mean and variance that its batch norms see."""
+        running = _running(self._pupil)
+        torch._foreach_zero_(running)  # nothing of before, also where that was infinite
+        self._pupil(loader.take(size)[0])
+        torch._foreach_add_(sums, running)
+
+
+def _running(network: nn.Module) -> list[Tensor]:
+    pairs = ((norm.running_mean, norm.running_var) for norm in tracked(network).values())
+    return [value for pair in pairs for value in pair if value is not None]
 
 
 class RunSubject(Subject):
@@ -144,8 +222,25 @@ class RunSubject(Subject):
         return normalise(images.permute(0, 2, 3, 1)), labels
 
     def _in_batches(self, images: Images, resize: int) -> Iterator[tuple[Tensor, Tensor]]:
-        side = max(self.images_of.image_shape[1:])
-        return in_batches(images, self.execution.device, self.execution.workers, side=side, resize=resize)
+        """Yield images as bytes [n, C, H, W] and their labels, in their order, on the device.
+
+        Those in memory stay as they are. Of files the shorter side is scaled to `resize` and the middle is taken, by
+        threads, by default one per core.
+        """
+        side, device = max(self.images_of.image_shape[1:]), torch.device(self.execution.device)
+        pixels = side * side if isinstance(images, Files) else max(images.images.shape[-2:].numel(), side * side)
+        size = max(LEAST, PIXELS // pixels) if device.type == "cuda" else LEAST
+        at_once = min(os.cpu_count() or 1, 16) if self.execution.workers is None else self.execution.workers
+        for first in range(0, len(images), size):
+            part = slice(first, first + size)
+            if isinstance(images, Files):
+                paths = [images.path(index) for index in range(first, min(first + size, len(images)))]
+                with ThreadPoolExecutor(max(1, at_once)) as pool:  # Pillow decodes outside the interpreter's lock
+                    views = np.stack(list(pool.map(lambda path: centre_view(decode(path), resize, side), paths)))
+                x = torch.from_numpy(views).permute(0, 3, 1, 2).contiguous()
+            else:
+                x = images.images[part]
+            yield x.to(device), images.labels[part].to(device)
 
     def pictures(self, mean: Constants = None, std: Constants = None) -> Iterator[Pictures]:
         """Yield the test images in large batches."""
@@ -180,29 +275,6 @@ def known_data(name: str) -> str:
             "loaders to ss.evaluate(run, outliers={name: loader})"
         )
     return name
-
-
-def in_batches(
-    images: Images, device: torch.device | str, workers: int | None = None, *, side: int, resize: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield images as bytes [n, C, H, W] and their labels, in their order, on a device.
-
-    Those in memory stay as they are. Of files the shorter side is scaled to `resize` and the middle of `side` x `side`
-    is taken, by so many threads, by default one per core.
-    """
-    pixels = side * side if isinstance(images, Files) else max(images.images.shape[-2:].numel(), side * side)
-    size = max(LEAST, PIXELS // pixels) if torch.device(device).type == "cuda" else LEAST
-    at_once = min(os.cpu_count() or 1, 16) if workers is None else workers
-    for first in range(0, len(images), size):
-        part = slice(first, first + size)
-        if isinstance(images, Files):
-            paths = [images.path(index) for index in range(first, min(first + size, len(images)))]
-            with ThreadPoolExecutor(max(1, at_once)) as pool:  # Pillow decodes outside the interpreter's lock
-                views = np.stack(list(pool.map(lambda path: centre_view(decode(path), resize, side), paths)))
-            x = torch.from_numpy(views).permute(0, 3, 1, 2).contiguous()
-        else:
-            x = images.images[part]
-        yield x.to(device), images.labels[part].to(device)
 
 
 def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
@@ -254,13 +326,3 @@ def run_subjects(
         return found[folder]
 
     return subject
-
-
-def share(subjects: Sequence[RunSubject], work: Callable[[RunSubject], R], stop: Stop) -> list[R]:
-    """Do what is to be done with each run, together with other processes that do the same; see `locks.share`."""
-
-    def checked(one: RunSubject) -> R:
-        one.check()
-        return work(one)
-
-    return locks.share(subjects, lambda one: one.run.attempt(), checked, lambda one: one.run.folder.name, stop)

@@ -1,18 +1,18 @@
-"""The point of a finished run for a new domain: chosen on a few of its images, measured on the others, and kept."""
+"""The point of a finished run for a new domain: chosen on a few of its images, and measured on the others."""
 
 import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
 from subspaces.core import checks, randomness
 from subspaces.core.alpha import Alpha
-from subspaces.core.selection import Searched, Selection
+from subspaces.core.selection import Selection
 from subspaces.core.selection.criteria import CRITERIA
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
@@ -24,24 +24,14 @@ from subspaces.evaluation.rows import About
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.training import batches as images_of
-from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.runs import Run, RunError
-from subspaces.images.decoding import DAMAGED, map_array, read_arrays
+from subspaces.experiments.training.runs import Run
+from subspaces.images.decoding import DAMAGED, read_arrays
 from subspaces.images.splits import Files, Split, check_label_values
 from subspaces.text import one_of
 
-FILE = "selection.json"
-ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`, or a "
-ARRAYS += "folder with images.npy and labels.npy"
+ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`"
 _EXAMPLES = 2  # the part of the stream that says which images are chosen on
-
-
-class Domain(NamedTuple):
-    """Labelled images of a new domain, and what they are called."""
-
-    words: str
-    images: Split
 
 
 @dataclass(frozen=True)
@@ -84,7 +74,7 @@ def select_run(
     execution: Execution | None = None,
     trust: bool = False,
 ) -> RunSelection:
-    """Choose the point of a finished run for a new domain, and keep it in the run's folder.
+    """Choose the point of a finished run for a new domain.
 
     The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or arrays of other `images`. So
     many `examples` of it are drawn with the `seed`. The point is chosen on these, by "nll", "accuracy" or "entropy",
@@ -96,12 +86,9 @@ def select_run(
     subject = run_subjects(data, execution or Execution(), trust)(opened)
     if kind(subject.shape) == "single":
         raise ArgumentError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
-    domain = domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
-    found = select(subject, domain, examples, statistics_batches, seed, {"by": by, "per": per})
-    with opened.locked():
-        content = {**dataclasses.asdict(found), "family": subject.checksum}
-        run_files.write_json(opened.folder / FILE, content, opened.recipe.key)
-    return found
+    domain, labelled = domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
+    chosen, rows = select(subject, labelled, examples, statistics_batches, seed, {"by": by, "per": per})
+    return RunSelection(chosen, domain, len(labelled) - examples, rows)
 
 
 def check(corruption: str | None, severity: int, images: Path | None, examples: int, by: str, per: str) -> None:
@@ -120,30 +107,23 @@ def check(corruption: str | None, severity: int, images: Path | None, examples: 
 
 def domain_of(
     dataset: Dataset, corruption: str | None, severity: int, images: Path | None, device: str = "cpu"
-) -> Domain:
-    """Return the images of a new domain, which have to fit a data set."""
+) -> tuple[str, Split]:
+    """Return what a new domain is called, and its labelled images, which have to fit a data set."""
     if images is not None:
-        return Domain(f"the images of {images.name}", _arrays(images, dataset))
+        return f"the images of {images.name}", _arrays(images, dataset)
     if isinstance(dataset.test, Files):
         raise ArgumentError(
             f"corruption={corruption!r}: the images of {dataset.name} are files, which are not corrupted here; "
             f"expected other images (--images), {ARRAYS}"
         )
     corrupted = corrupt(dataset.test.images.to(device), str(corruption), severity).cpu()
-    return Domain(f"test images with {corruption}, severity {severity}", Split(corrupted, dataset.test.labels))
+    return f"test images with {corruption}, severity {severity}", Split(corrupted, dataset.test.labels)
 
 
 def _arrays(path: Path, dataset: Dataset) -> Split:
     try:
-        if path.is_dir():
-            images, labels = (map_array(path / f"{name}.npy") for name in ("images", "labels"))
-        else:
-            arrays = read_arrays(path)
-            images, labels = arrays["images"], arrays["labels"]
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: there is no {Path(error.filename).name}: expected {ARRAYS}") from None
-    except DataError:
-        raise
+        arrays = read_arrays(path)
+        images, labels = arrays["images"], arrays["labels"]
     except DAMAGED as error:
         raise DataError(f"{path}: {error}: expected {ARRAYS}") from None
     wide = images[..., None] if images.ndim == 3 else images
@@ -159,36 +139,17 @@ def _arrays(path: Path, dataset: Dataset) -> Split:
     return Split(torch.from_numpy(wide), torch.from_numpy(labels.astype(np.int64)))
 
 
-def read_selection(run: OneRun) -> RunSelection:
-    """Return what `subspaces select` has chosen for a run; an error says how to choose where it has not."""
-    opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
-    path = opened.folder / FILE
-    again = f"choose again: subspaces select {opened.folder} --corruption fog, say"
-    if not run_files.there(path, again):
-        raise RunError(f"{opened.folder} has no {FILE}, no point was chosen: write subspaces select {opened.folder} …")
-    found = run_files.read_json(path, opened.recipe.key, again)
-    if found["family"] != opened.family_checksum:
-        raise RunError(f"{opened.folder} was trained anew since its point was chosen: {again}")
-    try:
-        values = dict(found["selection"])
-        values |= {name: Searched(**values[name]) for name in ("best", "worst")}
-        rows = tuple(Measured(**row) for row in found["rows"])
-        return RunSelection(Selection(**values), found["domain"], found["others"], rows)
-    except (KeyError, TypeError) as error:
-        raise run_files.damaged(path, f"it holds no selection, {error!r}", again) from None
-
-
 def select(
-    subject: RunSubject, domain: Domain, examples: int, batches: int | None, seed: int, how: Mapping[str, Any]
-) -> RunSelection:
+    subject: RunSubject, images: Split, examples: int, batches: int | None, seed: int, how: Mapping[str, Any]
+) -> tuple[Selection, tuple[Measured, ...]]:
     """Choose a point on some images of a domain, and measure it on the others."""
-    n = len(domain.images)
+    n = len(images)
     if examples >= n:
         raise ArgumentError(f"examples={examples}: there are {n} images; expected fewer, the others are measured")
     mixed = randomness.permutation(randomness.stream(seed, "selection", _EXAMPLES), n)
     about = (subject.recipe, subject.images_of, subject.execution)
     few, others = (
-        images_of.evaluation_batches(domain.images.select(index.sort().values), *about)
+        images_of.evaluation_batches(images.select(index.sort().values), *about)
         for index in (mixed[:examples], mixed[examples:])
     )
     training, low = images_of.statistics_batches(*about), subject.execution.precision == "bfloat16"
@@ -209,4 +170,4 @@ def select(
     walked = [measured("", alpha) for alpha in walk]
     walked.sort(key=lambda row: -row.accuracy if selection.by == "accuracy" else row.nll)
     rows += [dataclasses.replace(walked[0], name="best"), dataclasses.replace(walked[-1], name="worst")]
-    return RunSelection(selection, domain.words, n - examples, tuple(rows))
+    return selection, tuple(rows)

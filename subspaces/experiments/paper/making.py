@@ -14,7 +14,7 @@ from subspaces.evaluation.statistics import spread
 from subspaces.experiments import locks
 from subspaces.experiments.data import absent
 from subspaces.experiments.evaluating.evaluate import evaluate
-from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.paper.claims import HEADS, MANY, RULE, Judgement, counted
 from subspaces.experiments.paper.figures import Figure
 from subspaces.experiments.paper.measured import STANDARD, TWO, Measured

@@ -22,7 +22,7 @@ from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.rows import Plane
 from subspaces.evaluation.subject import spread as apart
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
-from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.paper.scales import Setup
 from subspaces.experiments.studies.choices import GridStudy
 from subspaces.experiments.studies.compare import is_second

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from subspaces.evaluation.comparing import heading
 from subspaces.evaluation.statistics import CONFIDENCE
-from subspaces.experiments.evaluating.training import training_of
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.compare import Comparison
 from subspaces.experiments.studies.entries import Entry, headlines

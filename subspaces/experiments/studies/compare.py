@@ -11,9 +11,8 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.settings import PASSES
 from subspaces.evaluation.statistics import CONFIDENCE, errors
 from subspaces.experiments.data import size_of
-from subspaces.experiments.evaluating.evaluate import evaluate
-from subspaces.experiments.evaluating.training import training_of
-from subspaces.experiments.opening import evaluation_of, evaluations_together
+from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
+from subspaces.experiments.opening import evaluation_of, training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import Entry, entries_of, headlines
 from subspaces.experiments.studies.setting import (

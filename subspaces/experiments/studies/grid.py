@@ -8,8 +8,8 @@ from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import in_words
 from subspaces.evaluation.metrics import METRICS
-from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.methods import integral
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.studies.choices import NOISE, Choice, GridStudy
 from subspaces.experiments.studies.compare import Comparison, ComparisonPlan
 from subspaces.experiments.studies.setting import (

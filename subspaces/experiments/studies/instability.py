@@ -26,8 +26,8 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.statistics import Spread, shown, spread
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
-from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.kept import Kept
+from subspaces.experiments.opening import training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import headlines
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Plan, Setting, resolve, run, whole_numbers

@@ -14,7 +14,7 @@ from subspaces.core import randomness
 from subspaces.evaluation import METRICS
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.studies.compare import Comparison
 from subspaces.experiments.training import Run
 

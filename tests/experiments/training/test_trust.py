@@ -14,7 +14,7 @@ from training_cases import DIGITS, train_one
 
 import subspaces as ss
 from subspaces.cli import main as app
-from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.studies.compare import ComparisonPlan
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run, RunError
