@@ -48,7 +48,7 @@ class Clock:
 def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, float]:
     """Return the seconds of each part of an evaluation."""
     clock = Clock(execution.device)
-    subject = RunSubject(run, lambda: dataset, execution)
+    subject = RunSubject(run, lambda: dataset, data.load, execution, False)
     predictor = subject.predictor(["test"], None)
     result = {"family and images to the device": clock.lap()}
     items = plan(subject.shape, grid=(0.0, 0.1, 0.2, 0.3), random=6, triangle=0, seed=0)

@@ -1,4 +1,4 @@
-"""Finished runs as exports and as models: a run brings its family, its data, and the facts for the card."""
+"""Finished runs as exports: a run brings its family, its data, and the facts for the card."""
 
 import os
 from collections.abc import Iterator
@@ -52,9 +52,7 @@ def of_run(
 ) -> Export:
     """Return points of a run as an export that is still to be made."""
     if not isinstance(what, (Run, str, os.PathLike)):
-        raise ArgumentError(
-            f"export got {checks.shown(what)}: expected a network, an Ensemble, a Subspace, a run or its folder"
-        )
+        raise ArgumentError(f"export got {checks.shown(what)}: expected a network, a Subspace, a run or its folder")
     if batches is not None:
         checks.whole("statistics_batches", batches, 1, 10**6)
     run = what if isinstance(what, Run) else Run.open(checks.folder("export", what))

@@ -29,7 +29,7 @@ from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
 from subspaces.experiments.kept import Kept
 from subspaces.experiments.opening import training_of
-from subspaces.experiments.training.execution import Execution, Precision
+from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import DATA
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.signals import stop_on_signals
@@ -57,14 +57,7 @@ def evaluate(
 
 
 def evaluate_runs(
-    what: Any,
-    settings: Settings,
-    *,
-    data: str | os.PathLike[str] | None,
-    execution: Execution,
-    trust: bool,
-    progress: bool | Progress,
-    command: str = "",
+    what: Any, settings: Settings, *, data: Any, execution: Execution, trust: bool, progress: Any, command: str = ""
 ) -> list[Evaluation]:
     """Measure what is missing of finished runs, as `evaluate` does."""
     several = checks.all_of("evaluate", what, (Run, str, os.PathLike), "a run, its folder, or several of them")
@@ -120,19 +113,17 @@ def evaluate_together(
     *,
     to: str | os.PathLike[str],
     data: str | os.PathLike[str] | None = None,
-    device: str = "auto",
     statistics_batches: int | None = None,
-    precision: Precision = "auto",
-    workers: int | None = None,
     trust: bool = False,
     progress: bool | Progress = True,
+    **how: Any,
 ) -> list[Measured]:
     """Measure the midpoints of several runs as one ensemble, for each group of runs, unless that is there already.
 
-    The runs of a group are finished and on the same data; `to` is the folder for `ensembles.json`, the rest as in
-    `evaluate`.
+    The runs of a group are finished and on the same data; `to` is the folder for `ensembles.json`, and `how` has fields
+    of `Execution`.
     """
-    execution = Execution(device=device, precision=precision, workers=workers).resolved()
+    execution = Execution(**how).resolved()
     open_run = run_subjects(data, execution, trust)
     members = [[open_run(run if isinstance(run, Run) else Run.open(run)) for run in group] for group in groups]
     for group in members:

@@ -137,15 +137,15 @@ class RunSubject(Subject):
         self,
         run: Run,
         data: Callable[[], Dataset],
+        others: Callable[[str], Dataset],
         execution: Execution,
-        trust: bool = False,
-        others: Callable[[str], Dataset] = datasets.load,
+        trust: bool,
     ) -> None:
         run.check_trusted(trust is True)
         self.run, self.recipe, self.execution, self._data, self._others = run, run.recipe, execution, data, others
         self.check()
         recipe, shape, definition = run.recipe, run.recipe.result_shape(), run.recipe.definition
-        splits = ["test", *(["validation"] if recipe.validation else [])]
+        splits = ["test", "validation"] if recipe.validation else ["test"]
         super().__init__(
             run.folder.name,
             shape,
@@ -311,18 +311,14 @@ def run_subjects(
             read[data_of(recipe)] = load_data(recipe, data)
         return read[data_of(recipe)]
 
-    @cache
-    def others(name: str) -> Dataset:
-        return datasets.load(name, data)
-
-    found: dict[Path, RunSubject] = {}
+    others, found = cache(partial(datasets.load, root=data)), dict[Path, RunSubject]()
 
     def subject(run: Run) -> RunSubject:
         folder = run.folder.resolve()
         if folder not in found:
             with stop_on_signals() as stop:  # a run that another process trains is waited for
                 free([run], set(), stop)
-            found[folder] = RunSubject(run, partial(load, run.recipe), execution, trust, others)
+            found[folder] = RunSubject(run, partial(load, run.recipe), others, execution, trust)
         return found[folder]
 
     return subject
