@@ -102,8 +102,6 @@ def predict(
         >>> for each in ss.predict("midpoint.onnx", "photos", top=3).predictions:
         ...     print(each.file, each.label, each.probability)
     """
-    from subspaces.evaluation.display import bars
     from subspaces.export.predicting import predict_with
 
-    with bars(progress) as shown:
-        return predict_with(model, inputs, top, trust, shown)
+    return predict_with(model, inputs, top, trust, progress)

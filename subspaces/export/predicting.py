@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.evaluation.display import Progress, counted
+from subspaces.evaluation.display import Progress, bars, counted
 from subspaces.export import ModelError, damaged
 from subspaces.export.description import FILE, Metadata
 from subspaces.export.formats import quiet, read_onnx
@@ -115,16 +115,21 @@ def _read_pt2(path: Path, trust: bool) -> Model:
 # Images
 
 
-def predict_with(model: Any, inputs: Any, top: int, trust: bool, progress: Progress) -> Predictions:
+def predict_with(model: Any, inputs: Any, top: int, trust: bool, progress: bool | Progress) -> Predictions:
     """Return what the model of a file predicts for image files, folders and arrays; see `ss.predict`."""
     expected = "an image file, a folder, an array, or several of them"
     paths = [checks.folder("inputs", each) for each in checks.all_of("inputs", inputs, (str, os.PathLike), expected)]
     checks.whole("top", top, 1)
     path = checks.folder("model", model)
-    about, call = _read_model(path, trust)
-    skipped, predictions = list[Skipped](), list[Prediction]()
-    channels, height, width = about.image_shape
-    images = _images(list(_files(paths, skipped)), Form(channels, height, width, about.resize), skipped, progress)
+    opened, skipped = _read_model(path, trust), list[Skipped]()
+    with bars(progress) as shown:
+        predictions = _predicted(opened, path, _images(list(_files(paths, skipped)), opened[0], skipped, shown), top)
+    return Predictions(os.fspath(path), tuple(predictions), tuple(skipped))
+
+
+def _predicted(model: Model, path: Path, images: Iterator[tuple[str, Tensor]], top: int) -> list[Prediction]:
+    """Return the predictions of a model, batch by batch."""
+    (about, call), predictions = model, list[Prediction]()
     while batch := list(islice(images, max(1, min(BATCH, NUMBERS // math.prod(about.image_shape))))):
         names, pixels = zip(*batch, strict=True)
         try:
@@ -138,7 +143,7 @@ def predict_with(model: Any, inputs: Any, top: int, trust: bool, progress: Progr
         for name, places, shares, doubt in rows:
             labels = [about.classes[place] for place in places]
             predictions.append(Prediction(name, tuple(zip(labels, shares, strict=True)), doubt))
-    return Predictions(os.fspath(path), tuple(predictions), tuple(skipped))
+    return predictions
 
 
 def _shown(path: str | os.PathLike[str]) -> str:
@@ -170,10 +175,12 @@ def _files(paths: Sequence[Path], skipped: list[Skipped]) -> Iterator[Path]:
 
 
 def _images(
-    found: Sequence[Path], form: Form, skipped: list[Skipped], progress: Progress
+    found: Sequence[Path], about: Metadata, skipped: list[Skipped], progress: Progress
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield every image with its name; what cannot be read is noted."""
     tick = counted(progress, "images", 0, len(found))
+    channels, height, width = about.image_shape
+    form = Form(channels, height, width, about.resize)
     for path in found:
         try:
             if not path.is_file():

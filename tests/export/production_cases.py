@@ -1,6 +1,5 @@
 """The networks of runs, made without the code that exports them, and what the tests of exports share."""
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -41,11 +40,6 @@ class Truth:
     @torch.no_grad()
     def together(self, *alphas: Any) -> Any:
         return ss.Ensemble([self.network(alpha) for alpha in alphas]).predict(self.scaled(self.images))
-
-
-def softmaxed(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
-    """Return a network that ends in a softmax."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(image_shape), classes), nn.Softmax(1))
 
 
 def card(path: Path) -> str:

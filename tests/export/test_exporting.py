@@ -16,9 +16,6 @@ import onnxruntime
 import pytest
 import torch
 from commands import CliRunner
-from helpers import quick
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 from production_cases import Truth, card
 from safetensors import safe_open
@@ -257,16 +254,11 @@ def test_each_anchor_is_its_own(shape: ss.Shape) -> None:
     places = anchors(shape)
     found = torch.stack([basis(shape, double(place)) for place in places])
     assert_close(found, torch.eye(len(places), dtype=torch.float64))
-
-
-@quick
-@given(st.sampled_from(SHAPES), st.integers(0, 2**31))
-def test_weights_of_anchors_sum_to_one(shape: ss.Shape, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    alpha = shape.sample((), lambda size: torch.rand(size, generator=generator, dtype=torch.float64))
+    alpha = shape.sample((), lambda size: torch.rand(size, dtype=torch.float64))
     assert_close(basis(shape, alpha).sum(), torch.ones((), dtype=torch.float64))
     assert_close(inside(shape, alpha), alpha)
-    assert float(inside(ss.Line(), torch.tensor(1.5))) == 1.0
+    off = inside(shape, torch.tensor([2.0] * shape.vertices if shape.point else 1.5))
+    assert_close(off.sum(), torch.tensor(1.0))
 
 
 def test_a_basis_is_exact_for_what_bends_no_more_than_it_does() -> None:
@@ -305,8 +297,7 @@ def test_a_family_without_batch_norm_is_exact_everywhere(tmp_path: Path) -> None
     [
         ("midpoint", ss.Line(), [0.5]),
         ("0.3", ss.Line(), [0.3]),
-        (0.3, ss.Bezier(), [0.3]),
-        ("ensemble", ss.Line(), [0.1, 0.9]),
+        ("ensemble", ss.Bezier(), [0.1, 0.9]),
         ([0.2, 0.3, 0.5], ss.Simplex(3), [[0.2, 0.3, 0.5]]),
         (torch.tensor([0.25, 0.75]), ss.Simplex(2), [[0.25, 0.75]]),
         (["1,0", "0,1"], ss.Simplex(2), [[1.0, 0.0], [0.0, 1.0]]),
