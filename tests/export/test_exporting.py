@@ -281,17 +281,6 @@ def test_a_simplex_is_its_networks_at_vertices_and_on_the_middles_of_edges(expor
     assert "measured at 6 points" in card(exported("simplex.pt2"))
 
 
-def test_a_family_without_batch_norm_is_exact_everywhere(tmp_path: Path) -> None:
-    family = ss.Subspace(lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), ss.Bezier())
-    x = torch.rand(3, 1, 2, 2)
-    path = ss.export(family, tmp_path / "net.pt2", point="family", example=x, progress=False)
-    program = torch.export.load(path).module()
-    with torch.no_grad():
-        for alpha in (0.0, 0.123, 0.77):
-            assert_close(program(x, torch.tensor(alpha)), family.at(alpha)(x).softmax(-1))
-    assert "measured at" not in card(path)
-
-
 @pytest.mark.parametrize(
     ("point", "shape", "alphas"),
     [

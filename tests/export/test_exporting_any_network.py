@@ -137,7 +137,6 @@ CASES: dict[str, Case] = {
     "language model": (Recurrent, (TOKENS, STATE), TASK, "tokens state_0 state_1", stateful),
     "tokens": (Recurrent, TOKENS, {"task": "tokens"}, "tokens", classes),
     "dict": (Classifier, WORDS, {"classes": list("abc")}, " ".join(WORDS), classes),
-    "decoder": (decoder, VECTORS, TASK, "input", as_it_is),
     "segmentation": (segmenting, torch.rand(2, 2, 5, 5), {"task": "pixels"}, "images", classes),
     "double": (lambda: vectors().double(), VECTORS.double(), {"outputs": "logits"}, "input", classes),
     "half": (lambda: vectors().half(), VECTORS, {}, "input", in_float),

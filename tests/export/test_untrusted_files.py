@@ -95,18 +95,14 @@ def test_a_changed_byte_among_the_weights_is_noticed(
 @pytest.mark.parametrize("name", ["family.onnx", "midpoint.pt2"])
 def test_any_damage_is_an_error_of_the_file(name: str, exported: Files, image: Path, tmp_path: Path) -> None:
     content, random, path = exported(name).read_bytes(), np.random.default_rng(0), tmp_path / name
-    for damaged in (content[: len(content) // 2], content[:100], b"", b"PK\x03\x04", b"\0" * 2000):
-        path.write_bytes(damaged)
-        with pytest.raises(ModelError, match=r"use another copy|not written by"):
-            ss.predict(path, image, trust=True, progress=False)
+    odd = [content[: len(content) // 2], content[:100], b"", b"PK\x03\x04", b"\0" * 2000]
     for _ in range(5):
         damaged = bytearray(content)
         for place in random.integers(0, 3000, 4):
             damaged[place] ^= int(random.integers(1, 256))
-        path.write_bytes(damaged)
-        with pytest.raises(ModelError):
-            ss.predict(path, image, trust=True, progress=False)
-        path.write_bytes(content[: int(random.integers(len(content)))])
+        odd += [bytes(damaged), content[: int(random.integers(len(content)))]]
+    for each in odd:
+        path.write_bytes(each)
         with pytest.raises(ModelError):
             ss.predict(path, image, trust=True, progress=False)
 
