@@ -46,7 +46,6 @@ class Export:
     # what the program is checked with, inputs and outputs: the example, and another number of examples
     deviation: float | None = None  # of answers with mixed statistics from those with measured ones, at most
     difference: float = 0.0  # of the file's answers from those of the program
-    unread: str = ""  # what the file holds that `subspaces predict` does not read
     seen: int = 0  # examples of the statistics of a point
 
     def make(self, progress: Progress) -> None:

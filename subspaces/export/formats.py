@@ -89,7 +89,6 @@ def onnx(export: Any, target: Path) -> None:
         raise ExportError(f"{str(error).removesuffix('use another copy')}use a .pt2 file") from error
     except ValueError as error:  # of protobuf, from 2 GB on
         raise ExportError(f"the network is too large for one ONNX file ({error}): use a .pt2 file") from None
-    export.unread = next(refusals(_parsed(target, content), len(content)), "")
     _compare(export, call)
     storage.write(target, content)
 
@@ -201,7 +200,7 @@ def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:
     mark = header.get("checksum", "").encode()
     if content.count(mark) != 1 or _checksum(content.replace(mark, MARK)) != mark:
         raise damaged(path, "its bytes do not match its checksum")
-    if (what := next(refusals(found, len(content)), None)) is not None:
+    if (what := next(_refusals(found, len(content)), None)) is not None:
         raise ModelError(f"{path} holds {what}, which is not read from a file: use a .pt2 export")
     return about, _session(path, content, ["images"])
 
@@ -215,7 +214,7 @@ def _parsed(path: Path, content: bytes) -> Any:
         raise ModelError(f"{path} is no whole ONNX file: use another copy") from None
 
 
-def refusals(model: Any, size: int) -> Iterator[str]:
+def _refusals(model: Any, size: int) -> Iterator[str]:
     """Yield what an ONNX file of `size` bytes holds that is not read."""
     if model.functions or model.training_info:
         yield "functions of its own"

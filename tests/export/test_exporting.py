@@ -163,7 +163,7 @@ def test_one_network_has_no_family_no_ensemble_and_no_points(trained: Files, tmp
         with pytest.raises(ExportError, match=re.escape(f"point={point!r}: ")):
             ss.export(trained("standard"), tmp_path / "one.pt2", point=point, progress=False)
     with pytest.raises(ExportError, match="in the folder of a run"):
-        ss.export(trained("line"), trained("line") / "one.safetensors", progress=False)
+        ss.export(trained("line"), trained("line") / "family.safetensors", progress=False)
 
 
 def test_nothing_is_written_that_computes_something_else(trained: Files, tmp_path: Path, monkeypatch: Any) -> None:

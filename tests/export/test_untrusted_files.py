@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-import torch
 from commands import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 from production_cases import refused
 from safetensors import safe_open
-from torch import nn
 
 import subspaces as ss
 from subspaces.cli import main as app
@@ -263,17 +260,6 @@ CHANGED: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("changes", "said"), CHANGED)
 def test_metadata_that_no_export_has(changes: dict[str, str], said: str, image: Path, tmp_path: Path) -> None:
     refused(sealed(graph([*REST, LAST]), tmp_path / "odd.onnx", **changes), image, said)
-
-
-def test_an_export_with_other_operators_says_that_it_is_not_read(tmp_path: Path) -> None:
-    class Determinant(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.linalg.det(x)
-
-    x = torch.rand(5, 2, 4, 4)
-    path = ss.export(Determinant(), tmp_path / "own.onnx", example=x, progress=False)
-    assert "subspaces predict does not read it: it holds the operator 'Det'" in (tmp_path / "own.onnx.md").read_text()
-    assert onnx.load(path)
 
 
 # Answers

@@ -251,7 +251,12 @@ class RunSubject(Subject):
     def images(self, split: str, indices: Sequence[int], labels: Tensor) -> Tensor | None:
         """Return images of a split that is in memory, no larger than a page holds them."""
         images = getattr(getattr(self.images_of, split), "images", None)
-        return small_pictures(_shrunk(images[list(indices)])) if isinstance(images, Tensor) else None
+        if not isinstance(images, Tensor):
+            return None
+        channels, *sides = images.shape[1:]
+        share = min(1.0, math.isqrt(SMALL) / max(sides))
+        smaller = [max(1, int(share * side)) for side in sides]
+        return small_pictures(fitted(images[list(indices)], (channels, *smaller)))
 
     def named(self, name: str) -> Data:
         """Return the test images of another data set, in the size and the colours of the run's own."""
@@ -288,15 +293,6 @@ def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
     if x.shape[-2:] != (height, width):
         x = F.interpolate(x, (height, width), mode="bilinear", antialias=True)
     return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)
-
-
-def _shrunk(images: Tensor) -> Tensor:
-    (height, width), most = images.shape[-2:], math.isqrt(SMALL)
-    longer = max(height, width)
-    if longer <= most:
-        return images
-    smaller = (max(1, most * height // longer), max(1, most * width // longer))
-    return F.adaptive_avg_pool2d(images.float(), smaller).round().to(torch.uint8)
 
 
 def run_subjects(
