@@ -30,9 +30,8 @@ from subspaces.export.arguments import Inputs
 from subspaces.export.description import FILE, Metadata
 from subspaces.export.formats import in_short, quiet, read_onnx
 from subspaces.export.program import Program
-from subspaces.images.decoding import DAMAGED, UnreadableError
-from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image
-from subspaces.images.listing import SUFFIXES
+from subspaces.images.decoding import ARRAYS, DAMAGED, Form, UnreadableError, array_images, read_image
+from subspaces.images.splits import SUFFIXES
 from subspaces.networks import registry
 from subspaces.networks.factories import is_factory
 
@@ -244,7 +243,7 @@ def _images(
             if not path.is_file():
                 raise UnreadableError("it is not a file" if path.exists() else "there is no such file")
             array = path.suffix.lower() in ARRAYS
-            for place, read in read_arrays(path, form) if array else [("", partial(read_image, path, form))]:
+            for place, read in array_images(path, form) if array else [("", partial(read_image, path, form))]:
                 name = f"{_shown(path)}{place}"
                 try:
                     yield name, read()

@@ -21,9 +21,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.errors import ArgumentError, DataError
-from subspaces.experiments.data import views
-from subspaces.experiments.data.resident import ALL, Batch, Share, batch_sizes
+from subspaces.errors import ArgumentError, DataError, MissingPackageError
+from subspaces.experiments.data.resident import ALL, Batch, Share, batch_sizes, boxes, crops, views
 from subspaces.images import decoding
 from subspaces.images.splits import Files, Images, Normalise, Split
 
@@ -142,7 +141,7 @@ class _Reader(TorchDataset["Batch | Exception"]):
         numbers = self._numbers(epoch, indices)
         try:
             images = self._crops(indices, numbers) if isinstance(self.split, Split) else self._views(indices, numbers)
-        except (DataError, OSError, ImportError) as error:
+        except (DataError, MissingPackageError) as error:
             return error
         if self.flip:
             images = torch.where((numbers[:, -1] < 0.5)[:, None, None, None], images.flip(2), images)
@@ -161,29 +160,25 @@ class _Reader(TorchDataset["Batch | Exception"]):
         assert isinstance(self.split, Split)
         images = self.split.images[indices].permute(0, 2, 3, 1)
         if self.resized_crop:
-            return views.views(images, views.boxes(numbers[:, :4].T)).round().to(torch.uint8)
-        _, height, width, _ = images.shape
+            return views(images, boxes(numbers[:, :4].T)).round().to(torch.uint8)
+        n, height, width, channels = images.shape
+        bordered = F.pad(images, (0, 0, *[self.pad] * 4))  # [n, H + 2 pad, W + 2 pad, C]
+        tall, wide = bordered.shape[1:3]
         top, left = (numbers[:, :2] * (2 * self.pad + 1)).long().T
-        rows, columns = top[:, None] + torch.arange(height), left[:, None] + torch.arange(width)
-        bordered = F.pad(images, (0, 0, *[self.pad] * 4))
-        return bordered[torch.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
+        start, step = (torch.arange(n) * tall + top) * wide + left, torch.ones(n, dtype=torch.int64)
+        return crops(bordered.reshape(-1, channels), start, step, torch.arange(height) * wide, torch.arange(width))
 
     def _views(self, indices: list[int], numbers: Tensor) -> Tensor:
         """Return crops of files, uint8 [n, size, size, 3]."""
         assert isinstance(self.split, Files)
         found = []
         for path, own in zip(map(self.split.path, indices), numbers, strict=True):
-            try:
+            if self.resized_crop:
                 image = decoding.decode(path)
-                if self.resized_crop:
-                    box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
-                    found.append(decoding.part(image, box.tolist(), self.size))
-                else:
-                    found.append(decoding.centre_view(image, self.resize, self.size))
-            except FileNotFoundError:
-                raise DataError(f"{path}: there is no such file any more: put it back, or get it again") from None
-            except decoding.UnreadableError as error:
-                raise DataError(f"{path}: {error}") from None
+                box = boxes(own[:4, None], image.width / image.height)[:, 0]
+                found.append(decoding.part(image, box.tolist(), self.size))
+            else:
+                found.append(decoding.centre_view(path, self.resize, self.size))
         return torch.from_numpy(np.stack(found))
 
 

@@ -13,8 +13,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import Progress
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
-from subspaces.experiments.data.resident import ALL
-from subspaces.experiments.data.views import RESIZED
+from subspaces.experiments.data.resident import ALL, RESIZED
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import registry

@@ -17,11 +17,11 @@ import pytest
 from commands import Result
 from made import call, own
 from PIL import Image
+from subspaces.images.listing import image_files, labelled_files
 
 from subspaces.experiments.data import DataError, DataWarning, load
 from subspaces.images import decoding
 from subspaces.images.decoding import DAMAGED, read_arrays
-from subspaces.images.listing import image_files, labelled_files
 
 SECONDS = 20  # that no test needs, unless something waits for ever
 OVERRIDE, ESCAPE = "\u202e", "\x1b"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from subspaces.experiments.data.views import boxes, mirrored, views
 
 from subspaces.experiments.data import ResidentLoader, Split
-from subspaces.experiments.data.views import boxes, mirrored, views
 
 
 def drawn(n: int) -> torch.Tensor:
