@@ -5,12 +5,11 @@ largest part in the middle that has the model's sides is scaled to its size; gre
 become grey by the weights of ITU-R 601. Arrays have the model's size and channels.
 """
 
-import threading
 import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,10 +29,8 @@ Pixels = npt.NDArray[np.uint8]  # [H, W, C]
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")  # others may run programs
 ARRAYS = (".npy",)
 PIXELS = 10**8  # of one file: more is a mistake, or meant to fill the memory
-LARGE = 10**7  # pixels of an image that is decoded alone, since each takes up to 20 bytes
 DAMAGED = (ValueError, KeyError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error)
 """What is raised for files of arrays that are damaged, encrypted or compressed in an unknown way."""
-_alone = threading.Lock()
 
 
 class UnreadableError(ArgumentError):
@@ -64,8 +61,7 @@ def opened(path: Path) -> "Iterator[Image]":
         check_regular(path)
         with Image.open(path, formats=[name for name in FORMATS if name in Image.OPEN]) as image:
             _check_size(image.width, image.height)
-            with _alone if image.width * image.height > LARGE else nullcontext():
-                yield image
+            yield image
     except UnreadableError as error:
         raise DataError(f"{path}: {error}") from None
     except Image.DecompressionBombError as error:

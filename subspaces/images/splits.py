@@ -1,6 +1,5 @@
 """Images with labels, in memory as bytes or as files in a folder for each class, and the numbers a network gets."""
 
-import itertools
 import os
 import unicodedata
 from collections.abc import Sequence
@@ -34,7 +33,9 @@ class Split:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
             found = f"{self.images.dtype} {tuple(self.images.shape)}"
             raise ArgumentError(f"Split got images of {found}: expected torch.uint8 [n, channels, height, width]")
-        _check_labels(self.labels, len(self.images))
+        if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.images),):
+            found = f"{self.labels.dtype} {tuple(self.labels.shape)}"
+            raise ArgumentError(f"labels are {found}: expected torch.int64 ({len(self.images)},), one for each image")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -51,9 +52,6 @@ class Files:
     root: Path
     paths: npt.NDArray[Any]  # one block of memory, which worker processes share
     labels: Tensor
-
-    def __post_init__(self) -> None:
-        _check_labels(self.labels, len(self.paths))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -95,12 +93,6 @@ class Dataset:
         return (channels, height, width)
 
 
-def _check_labels(labels: Tensor, count: int) -> None:
-    if labels.dtype != torch.int64 or labels.shape != (count,):
-        found = f"{labels.dtype} {tuple(labels.shape)}"
-        raise ArgumentError(f"labels are {found}: expected torch.int64 ({count},), one for each image")
-
-
 def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) -> None:
     """Refuse labels outside 0 … classes − 1, naming the first one."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
@@ -130,8 +122,6 @@ def class_folders(folder: Path) -> tuple[str, ...]:
     found = tuple(map(plain, folders_in(folder)))
     if not found:
         raise DataError(f"{folder}: found no folders of images: expected one for each class")
-    if twice := next((name for name, after in itertools.pairwise(found) if name == after), None):
-        raise DataError(f"{folder}: several folders are called {twice!r}: rename them")
     return found
 
 

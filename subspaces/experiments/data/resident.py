@@ -76,11 +76,10 @@ AUGMENTATIONS = Catalogue(
 class ResidentLoader:
     """Shuffled, cropped, flipped and normalised batches (x, y) of a split, made on the device.
 
-    The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original
-    size at a random place; a flip mirrors it with probability ½. With `resized_crop` a part of random size is scaled
-    to the whole instead. Two loaders with the same seed give
-    the same batches on every device (up to the rounding of the last bit). The state is three tensors
-    that are only ever changed in place: `order` int64 [n], `position` int64 [], `rng` int64 [2].
+    The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original size at a random
+    place; a flip mirrors it with probability ½. Two loaders with the same seed give the same batches on every device
+    (up to the rounding of the last bit). The state is three tensors that are only ever changed in place: `order` int64
+    [n], `position` int64 [], `rng` int64 [2].
 
     Args:
         split: the images, in memory or mapped.

@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -111,30 +112,25 @@ class StreamingLoader:
         """End the worker processes; the next epoch starts new ones."""
         self._loader = self._start()  # the old one ends its workers when nobody iterates over it
 
-    def state_dict(self) -> dict[str, int]:
-        """Return where the loader is: a loader that loads it goes on with the next epoch."""
-        return {"epoch": self.epoch}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on after the epoch in which `state_dict` was called."""
-        self._sampler.epoch = int(state["epoch"])
-
-    def skip(self, batches: int) -> None:
-        """Leave out the first batches of the next epoch, which were used before an interruption."""
-        self._sampler.skip = batches
+    def seek(self, epoch: int, batches: int = 0) -> None:
+        """Go on in an epoch without its first batches, which were used before an interruption."""
+        self._sampler.epoch, self._sampler.skip = epoch - 1, batches
 
 
+@dataclass
 class _Reader(TorchDataset["Batch | Exception"]):
     """Reads batches of bytes; returns why one cannot be read, since torch would make a worker's whole traceback of it.
 
     In an epoch each image has its own random numbers, of its place, or of its part, and of its direction.
     """
 
-    def __init__(
-        self, split: Images, seed: int, flip: bool, pad: int, resized_crop: bool, size: int, resize: int
-    ) -> None:
-        self.split, self.seed, self.flip, self.pad = split, seed, flip, pad
-        self.resized_crop, self.size, self.resize = resized_crop, size, resize
+    split: Images
+    seed: int
+    flip: bool
+    pad: int
+    resized_crop: bool
+    size: int
+    resize: int
 
     def __getitem__(self, item: tuple[int, list[int]]) -> Batch | Exception:
         epoch, indices = item
@@ -182,12 +178,17 @@ class _Reader(TorchDataset["Batch | Exception"]):
         return torch.from_numpy(np.stack(found))
 
 
+@dataclass
 class _Sampler:
     """Tells the workers which images of which epoch make the next batch."""
 
-    def __init__(self, images: int, batch: int, shuffle: bool, seed: int, share: Share) -> None:
-        self.images, self.batch, self.shuffle, self.seed, self.share = images, batch, shuffle, seed, share
-        self.epoch, self.skip = -1, 0
+    images: int
+    batch: int
+    shuffle: bool
+    seed: int
+    share: Share
+    epoch: int = -1
+    skip: int = 0
 
     def __len__(self) -> int:
         return len(self.share.batches(len(batch_sizes(self.images, self.batch))))
