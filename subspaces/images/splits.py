@@ -29,14 +29,6 @@ class Split:
     images: Tensor
     labels: Tensor
 
-    def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
-            found = f"{self.images.dtype} {tuple(self.images.shape)}"
-            raise ArgumentError(f"Split got images of {found}: expected torch.uint8 [n, channels, height, width]")
-        if self.labels.dtype != torch.int64 or self.labels.shape != (len(self.images),):
-            found = f"{self.labels.dtype} {tuple(self.labels.shape)}"
-            raise ArgumentError(f"labels are {found}: expected torch.int64 ({len(self.images)},), one for each image")
-
     def __len__(self) -> int:
         return len(self.labels)
 

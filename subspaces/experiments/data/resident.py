@@ -16,8 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.errors import ArgumentError
-from subspaces.images.splits import Images, Normalise, Split
+from subspaces.images.splits import Normalise, Split
 from subspaces.text import Catalogue
 
 Batch = tuple[Tensor, Tensor]
@@ -97,7 +96,7 @@ class ResidentLoader:
 
     def __init__(
         self,
-        split: Images,
+        split: Split,
         *,
         batch: int,
         mean: Sequence[float],
@@ -112,19 +111,8 @@ class ResidentLoader:
         dtype: torch.dtype = torch.float32,
         share: Share = ALL,
     ) -> None:
-        if not isinstance(split, Split):
-            raise ArgumentError(
-                f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files"
-            )
-        if batch < 1 or pad < 0 or not len(split):
-            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
-        if pad and resized_crop:
-            raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
-        if len(mean) != split.images.shape[1]:
-            raise ArgumentError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
         self.device = torch.device(device)
-        self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
-        self.resized_crop = resized_crop
+        self.batch, self.pad, self.flip, self.resized_crop, self.shuffle = batch, pad, flip, resized_crop, shuffle
         self.share, self.weight = share, 1.0
         self.images = _padded(split.images, pad, self.device)  # [n, H + 2 pad, W + 2 pad, C]
         self.labels = split.labels.to(self.device)

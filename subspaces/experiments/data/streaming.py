@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.errors import ArgumentError, DataError, MissingPackageError
+from subspaces.errors import DataError, MissingPackageError
 from subspaces.experiments.data.resident import ALL, Batch, Share, batch_sizes, boxes, crops, views
 from subspaces.images import decoding
 from subspaces.images.splits import Files, Images, Normalise, Split
@@ -62,12 +62,6 @@ class StreamingLoader:
         resize: int = 256,
         share: Share = ALL,
     ) -> None:
-        if batch < 1 or pad < 0 or not len(split):
-            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
-        if pad and (resized_crop or isinstance(split, Files)):
-            raise ArgumentError(f"pad={pad}: expected 0 with resized_crop=True, and for files, which have no one size")
-        if size > resize:
-            raise ArgumentError(f"size={size}, resize={resize}: expected a view that fits into the scaled image")
         self.batch, self.device, self.share = batch, torch.device(device), share
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
         self._sampler = _Sampler(len(split), batch, shuffle, seed, share)

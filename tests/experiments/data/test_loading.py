@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from subspaces.core.randomness import permutation, stream
-from subspaces.experiments.data import NAMES, DataError, Split, load, loading, published
+from subspaces.experiments.data import NAMES, DataError, load, loading, published
 
 PUBLISHED = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -201,14 +201,6 @@ def test_no_root(name, tmp_path, monkeypatch):
 def test_bad_options(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         load("digits", **options)
-
-
-def test_splits_say_what_they_need():
-    images, labels = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"torch.float32 \(4, 1, 2, 2\): expected torch.uint8"):
-        Split(images.float(), labels)
-    with pytest.raises(ValueError, match=r"torch.int64 \(3,\): expected torch.int64 \(4,\)"):
-        Split(images, labels[:3])
 
 
 # Label noise and held-out images

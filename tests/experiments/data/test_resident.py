@@ -1,14 +1,12 @@
 """Batches from images on the device: their order, crops, flips and parts of random size, and how they go on."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.experiments.data import Files, ResidentLoader, Split
+from subspaces.experiments.data import ResidentLoader, Split
 from subspaces.experiments.data.resident import boxes, mirrored_boxes, views
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -119,22 +117,10 @@ def test_siblings_share_images_and_nothing_else():
         assert torch.equal(x, x2)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch": 0}, "batch=0"),
-        ({"pad": -1}, "pad=-1"),
-        ({"mean": (0.5,)}, r"mean=\(0.5,\) for images of 3 channels"),
-        ({"std": (0.5,)}, "expected one of each per channel"),
-        ({"std": (0.5, 0, 0.1)}, "std above 0"),
-        ({"split": made(0)}, "0 images"),
-        ({"split": Files(Path(), np.array([b"a"]), torch.zeros(1, dtype=torch.int64))}, "got Files: expected a Split"),
-        ({"pad": 1, "resized_crop": True}, "expected one of the two ways to crop"),
-    ],
-)
-def test_bad_arguments(options, message):
-    with pytest.raises(ValueError, match=message):
-        loader(**options)
+def test_constants_have_to_fit():
+    for std in ((0.5,), (0.5, 0, 0.1)):
+        with pytest.raises(ValueError, match="expected one of each per channel, std above 0"):
+            loader(std=std)
 
 
 @pytest.mark.parametrize("shape", [1.0, 500 / 400])

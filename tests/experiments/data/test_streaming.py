@@ -176,21 +176,6 @@ def test_without_pillow(files, monkeypatch):
             list(loader(files.train, workers=workers))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch": 0}, "batch=0"),
-        ({"pad": 2}, "pad=2: expected 0 with resized_crop=True, and for files"),
-        ({"size": 300}, "size=300, resize=256"),
-    ],
-)
-def test_bad_arguments(files, options, message):
-    with pytest.raises(ValueError, match=message):
-        loader(files.train, **options)
-    with pytest.raises(ValueError, match="pad=2: expected 0 with resized_crop=True"):
-        loader(array(), pad=2, resized_crop=True)
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_the_gpu(files):
