@@ -263,7 +263,6 @@ def taller_frame(content: bytes) -> bytes:
 HOSTILE: dict[str, bytes] = {
     "huge.png": png(2**31 - 1, 2**31 - 1),
     "large.png": png(4_000, 3_999),  # within the limit, and not there
-    "huge.ppm": b"P6 99999999 99999999 255\n1",
     "counts.tif": b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHII", 273, 4, 2**32 - 1, 8) + b"\0\0\0\0",
     "text.png": saved("PNG")[:33] + chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**8))) + saved("PNG")[33:],
     "frame.gif": saved("GIF", taller_frame),
@@ -297,21 +296,14 @@ def test_files_that_promise_more_than_they_hold(tmp_path: Path, name: str) -> No
             assert "emory" not in str(error.value)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "objects", "text", "npy", "pipe"])
-def test_arrays_that_somebody_made(tmp_path: Path, damage: str) -> None:
+def test_files_that_are_no_arrays(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez(path, images=np.zeros((2, 8, 8), np.uint8))
     assert read_arrays(path)["images"].shape == (2, 8, 8)
-    content = path.read_bytes()
-    path.unlink()
-    if damage == "pipe":
-        os.mkfifo(path)
-    elif damage == "objects":
-        np.savez(path, images=np.array([None]))
-    elif damage == "npy":
-        with open(path, "wb") as file:
-            np.save(file, np.zeros(3))
-    else:
-        path.write_bytes(content[:-30] if damage == "truncated" else b"text")
-    with pytest.raises(DAMAGED):
-        read_arrays(path)
+    array, objects = io.BytesIO(), io.BytesIO()
+    np.save(array, np.zeros(3))
+    np.savez(objects, images=np.array([None]))
+    for content in (path.read_bytes()[:-30], b"text", array.getvalue(), objects.getvalue()):
+        path.write_bytes(content)
+        with pytest.raises(DAMAGED):
+            read_arrays(path)
