@@ -130,8 +130,8 @@ def image_files(folder: Path) -> list[str]:
             if (target := os.path.realpath(os.path.join(place, name))) not in seen:
                 seen.add(target)
                 inner.append(name)
-        images = (name for name in files if _shown(name) and name.lower().endswith(SUFFIXES))
-        found += (os.path.relpath(os.path.join(place, name), folder) for name in images)
+        below = "" if place == str(folder) else f"{os.path.relpath(place, folder)}/"
+        found += (f"{below}{name}" for name in files if _shown(name) and name.lower().endswith(SUFFIXES))
     return sorted(found)
 
 

@@ -208,6 +208,21 @@ def test_links_are_followed_to_each_folder_once(tmp_path: Path) -> None:
     assert image_files(tmp_path / "store") == ["0.png"]
 
 
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def permitted(path: str) -> Any:
+        if str(path).endswith("locked"):  # which the superuser could read
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    (own(tmp_path) / "a" / "locked").mkdir()
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", permitted)
+    result = checked(tmp_path)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "Permission denied" in result.stderr
+    assert "locked" in result.stderr
+
+
 def test_names_that_are_no_text_or_reach_the_terminal(tmp_path: Path) -> None:
     bad = "x\x1b]0;owned\x07\u202e[red]\n"
     root = own(tmp_path / "r\x1b[2J", ("a", bad, os.fsdecode(b"\xff")))
