@@ -14,7 +14,7 @@ import torch
 from made import own
 from PIL import Image
 
-from subspaces.experiments.data import DataError, DataWarning, check, describe, fingerprint_of, load
+from subspaces.experiments.data import DataError, DataWarning, check, describe, fingerprint_of, folders, load
 from subspaces.experiments.data.loading import training_count
 from subspaces.images import decoding
 
@@ -157,13 +157,16 @@ def test_the_centre_is_taken_and_the_camera_believed(tmp_path):
 
 
 def test_broken_files_are_named_and_left_out(tmp_path, monkeypatch):
-    def permitted(path, **options):
-        if path.name == "locked.png":  # which the superuser could read
-            raise PermissionError(13, "Permission denied", str(path))
-        return opening(path, **options)
+    def locking(opening):
+        def locked(path, *options, **more):
+            if Path(path).name == "locked.png":  # which the superuser could read
+                raise PermissionError(13, "Permission denied", str(path))
+            return opening(path, *options, **more)
 
-    opening = Image.open
-    monkeypatch.setattr(Image, "open", permitted)
+        return locked
+
+    monkeypatch.setattr(Image, "open", locking(Image.open))
+    monkeypatch.setattr(folders, "open", locking(open), raising=False)
     a, b = (own(tmp_path, per_class=6) / name for name in "ab")
     (a / "text.png").write_text("text")
     (a / "empty.jpg").write_bytes(b"")
@@ -178,6 +181,7 @@ def test_broken_files_are_named_and_left_out(tmp_path, monkeypatch):
     with pytest.warns(DataWarning, match="7 of 19"):  # from the cache too
         again = read(tmp_path)
     assert torch.equal(data.train.images, again.train.images)
+    assert ":19:" in fingerprint_of(tmp_path)
     wrong = check("folder", tmp_path)
     known = [
         "away.png: cannot be opened (No such file",
