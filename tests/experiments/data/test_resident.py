@@ -51,6 +51,17 @@ def test_against_a_reference_for_each_image(pad, flip):
             place += 1
 
 
+def test_views_are_of_the_images_of_the_order():
+    split, state = made(30), stream(4, "batches")
+    for _ in range(2):  # the constructor draws an epoch of its own
+        order, drawn = permutation(state, 30), boxes(uniform(state, (4, 30)))
+        mirrored = uniform(state, (30,)) < 0.5
+    seen = views(split.images[order].permute(0, 2, 3, 1), mirrored_boxes(drawn, mirrored)).permute(0, 3, 1, 2)
+    found = torch.cat([x for x, _ in loader(split, resized_crop=True, flip=True, seed=4)])
+    expected = torch.stack([torch.from_numpy(normalised(image)) for image in seen.double().numpy()])
+    torch.testing.assert_close(found.double(), expected, atol=1e-4, rtol=0)
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_an_epoch_has_every_image_once(shuffle):
     batches = loader(shuffle=shuffle, pad=1, flip=True)
