@@ -34,7 +34,8 @@ from torch import Tensor
 
 from subspaces.core.memory import keep_memory
 from subspaces.evaluation.environment import commit, environment
-from subspaces.experiments.data import Files, StreamingLoader, folders, views
+from subspaces.experiments.data import Files, StreamingLoader, folders
+from subspaces.experiments.data.resident import boxes
 from subspaces.experiments.training.execution import Execution
 from subspaces.images import decoding
 
@@ -74,12 +75,12 @@ class Bench(NamedTuple):
 def time_pieces(bench: Bench) -> None:
     """Time what a worker does with an image, piece by piece, by the time that the processor spent on it."""
     files, side, some = bench.files, bench.options.side, range(min(len(bench.files), bench.options.some))
-    boxes = views.boxes(torch.rand(4, len(some))).T.tolist()
+    drawn = boxes(torch.rand(4, len(some))).T.tolist()
     pieces: dict[str, Callable[[int], Any]] = {
         "reading": lambda i: files.path(i).read_bytes(),
         "reading, decoding": lambda i: decoding.decode(files.path(i)),
-        "reading, decoding, a random view": lambda i: decoding.part(decoding.decode(files.path(i)), boxes[i], side),
-        "reading, decoding, the centre": lambda i: decoding.centre_view(decoding.decode(files.path(i)), 256, side),
+        "reading, decoding, a random view": lambda i: decoding.part(decoding.decode(files.path(i)), drawn[i], side),
+        "reading, decoding, the centre": lambda i: decoding.centre_view(files.path(i), 256, side),
     }
     taken: dict[str, list[float]] = {name: [] for name in pieces}
     for _ in range(bench.options.rounds + 1):

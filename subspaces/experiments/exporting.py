@@ -24,7 +24,7 @@ from subspaces.experiments.training.runs import Run
 from subspaces.export.description import Chosen, choose
 from subspaces.export.exporting import Export, versions
 from subspaces.export.program import Inputs
-from subspaces.images.decoding import centre_view, decode
+from subspaces.images.decoding import centre_view
 
 CHECKED = 32  # images that an export is checked with
 RESIZE = 256  # of image files, before their centre is cut out
@@ -88,7 +88,7 @@ def of_run(
 def _example(split: Any) -> Tensor:
     """Return some test images in [0, 1]."""
     if isinstance(split, Files):
-        views = [centre_view(decode(split.path(index)), RESIZE, 224) for index in range(min(CHECKED, len(split)))]
+        views = [centre_view(split.path(index), RESIZE, 224) for index in range(min(CHECKED, len(split)))]
         return torch.stack([torch.from_numpy(view.copy()).permute(2, 0, 1) for view in views]).float() / 255
     return split.images[:CHECKED].float() / 255  # type: ignore[no-any-return]
 

@@ -23,9 +23,8 @@ from subspaces.evaluation.display import Progress, bars, counted
 from subspaces.export import ModelError, damaged
 from subspaces.export.description import FILE, Metadata
 from subspaces.export.formats import quiet, read_onnx
-from subspaces.images.decoding import DAMAGED, UnreadableError
-from subspaces.images.fitting import ARRAYS, Form, read_arrays, read_image
-from subspaces.images.listing import SUFFIXES
+from subspaces.images.decoding import ARRAYS, DAMAGED, Form, UnreadableError, array_images, read_image
+from subspaces.images.splits import SUFFIXES
 from subspaces.networks.factories import in_words
 
 NUMBERS = 1 << 22  # of a batch, at most
@@ -186,7 +185,7 @@ def _images(
             if not path.is_file():
                 raise UnreadableError("it is not a file" if path.exists() else "there is no such file")
             array = path.suffix.lower() in ARRAYS
-            for place, read in read_arrays(path, form) if array else [("", partial(read_image, path, form))]:
+            for place, read in array_images(path, form) if array else [("", partial(read_image, path, form))]:
                 name = f"{_shown(path)}{place}"
                 try:
                     yield name, read()

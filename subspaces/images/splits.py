@@ -1,6 +1,7 @@
-"""Images with labels, in memory as bytes or as files, and the numbers that a network gets."""
+"""Images with labels, in memory as bytes or as files in a folder for each class, and the numbers a network gets."""
 
 import os
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,12 @@ import torch
 from torch import Tensor
 
 from subspaces.errors import ArgumentError, DataError
+from subspaces.text import hint
 
+SUFFIXES = (
+    *(".jpeg", ".jpg", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"),
+    *(".jp2", ".avif", ".heic", ".heif"),  # Pillow may not read the last three: an error names them
+)
 GREY = (0.299, 0.587, 0.114)  # of red, green and blue: ITU-R 601
 
 
@@ -22,12 +28,6 @@ class Split:
 
     images: Tensor
     labels: Tensor
-
-    def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
-            found = f"{self.images.dtype} {tuple(self.images.shape)}"
-            raise ArgumentError(f"Split got images of {found}: expected torch.uint8 [n, channels, height, width]")
-        _check_labels(self.labels, len(self.images))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -44,9 +44,6 @@ class Files:
     root: Path
     paths: npt.NDArray[Any]  # one block of memory, which worker processes share
     labels: Tensor
-
-    def __post_init__(self) -> None:
-        _check_labels(self.labels, len(self.paths))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -88,12 +85,6 @@ class Dataset:
         return (channels, height, width)
 
 
-def _check_labels(labels: Tensor, count: int) -> None:
-    if labels.dtype != torch.int64 or labels.shape != (count,):
-        found = f"{labels.dtype} {tuple(labels.shape)}"
-        raise ArgumentError(f"labels are {found}: expected torch.int64 ({count},), one for each image")
-
-
 def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) -> None:
     """Refuse labels outside 0 … classes − 1, naming the first one."""
     wrong = np.flatnonzero((labels < 0) | (labels >= classes))
@@ -102,6 +93,76 @@ def check_label_values(labels: npt.NDArray[Any], classes: int, where: object) ->
             f"{where}: image {wrong[0]} has the label {labels[wrong[0]]}, expected 0 to {classes - 1} "
             f"({len(wrong)} of {len(labels)} labels are wrong): the file was altered, get it again"
         )
+
+
+# Folders of images
+
+
+def plain(name: str) -> str:
+    """Return a name as text that can be printed, the same on every system."""
+    return unicodedata.normalize("NFC", os.fsencode(name).decode("utf-8", "replace"))
+
+
+def folders_in(folder: Path) -> list[str]:
+    """Return the names of the folders in a folder, sorted, without hidden ones."""
+    with os.scandir(folder) as entries:
+        return sorted((entry.name for entry in entries if _shown(entry.name) and os.path.isdir(entry.path)), key=plain)
+
+
+def class_folders(folder: Path) -> tuple[str, ...]:
+    """Return the classes that a folder has folders for, sorted."""
+    found = tuple(map(plain, folders_in(folder)))
+    if not found:
+        raise DataError(f"{folder}: found no folders of images: expected one for each class")
+    return found
+
+
+def image_files(folder: Path) -> list[str]:
+    """Return the paths of the image files below a folder, sorted; hidden ones are passed over.
+
+    Links are followed, to each folder once, but not to one that holds this one.
+    """
+    found, root = list[str](), Path(os.path.realpath(folder))
+    seen = {str(each) for each in (root, *root.parents)}
+    for place, inner, files in os.walk(folder, onerror=_fail, followlinks=True):
+        there, inner[:] = sorted(filter(_shown, inner), key=lambda name: (os.path.islink(f"{place}/{name}"), name)), []
+        for name in there:
+            if (target := os.path.realpath(os.path.join(place, name))) not in seen:
+                seen.add(target)
+                inner.append(name)
+        below = "" if place == str(folder) else f"{os.path.relpath(place, folder)}/"
+        found += (f"{below}{name}" for name in files if _shown(name) and name.lower().endswith(SUFFIXES))
+    return sorted(found)
+
+
+def labelled_files(folder: Path, classes: Sequence[str]) -> Files:
+    """List the images of FOLDER/<class>/**, sorted by class and path; a label is the place of its class."""
+    class_folders(folder)
+    numbers, paths, labels = {name: label for label, name in enumerate(classes)}, list[bytes](), list[int]()
+    for name in folders_in(folder):
+        if (label := numbers.get(plain(name))) is None:
+            raise DataError(
+                f"{folder}: has a folder of the class {plain(name)!r}, which is not among the {len(classes):,} of "
+                f"the data set{hint(plain(name), classes)}: rename or remove it"
+            )
+        found = image_files(folder / name)
+        if not found:
+            endings = ", ".join(SUFFIXES)
+            raise DataError(f"{folder / name}: holds no images: put files there that end in {endings}, or remove it")
+        paths += (os.fsencode(f"{name}/{path}") for path in found)
+        labels += [label] * len(found)
+    return Files(folder, np.array(paths), torch.tensor(labels))
+
+
+def _shown(name: str) -> bool:
+    return not name.startswith(".") and name != "__MACOSX"
+
+
+def _fail(error: OSError) -> None:
+    raise error
+
+
+# The numbers that a network gets
 
 
 def grey(images: Tensor) -> Tensor:

@@ -18,8 +18,7 @@ import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.export import ModelError, predicting
 from subspaces.export.predicting import Predictions
-from subspaces.images.decoding import UnreadableError, square
-from subspaces.images.fitting import Form, read_arrays, read_image
+from subspaces.images.decoding import Form, UnreadableError, array_images, read_image, square
 
 Files = Callable[[str], Path]
 GREY, COLOUR = Form(1, 8, 8), Form(3, 8, 8)
@@ -83,7 +82,7 @@ def test_a_strip_that_would_be_scaled_to_a_huge_image_is_refused(tmp_path: Path)
 
 
 def rows(path: Path, form: Form) -> list[torch.Tensor]:
-    return [read() for _, read in read_arrays(path, form)]
+    return [read() for _, read in array_images(path, form)]
 
 
 @pytest.mark.parametrize("form", [GREY, COLOUR], ids=["grey", "colour"])

@@ -2,16 +2,15 @@
 
 from subspaces.errors import DataError
 from subspaces.experiments.data.download import absent, check, describe, get
-from subspaces.experiments.data.loading import NAMES, SOURCES, Size, fingerprint_of, load, size_of, with_label_noise
-from subspaces.experiments.data.own_images import DataWarning
-from subspaces.experiments.data.resident import Abreast, ResidentLoader, Share
+from subspaces.experiments.data.folders import DataWarning
+from subspaces.experiments.data.loading import NAMES, SOURCES, fingerprint_of, load, with_label_noise
+from subspaces.experiments.data.resident import ResidentLoader, Share, StackedLoader
 from subspaces.experiments.data.streaming import StreamingLoader
 from subspaces.images.splits import Dataset, Files, Images, Split
 
 __all__ = [
     "NAMES",
     "SOURCES",
-    "Abreast",
     "DataError",
     "DataWarning",
     "Dataset",
@@ -19,8 +18,8 @@ __all__ = [
     "Images",
     "ResidentLoader",
     "Share",
-    "Size",
     "Split",
+    "StackedLoader",
     "StreamingLoader",
     "absent",
     "check",
@@ -28,6 +27,5 @@ __all__ = [
     "fingerprint_of",
     "get",
     "load",
-    "size_of",
     "with_label_noise",
 ]

@@ -2,14 +2,14 @@
 
 import os
 import shutil
-import tempfile
 import warnings
 from pathlib import Path
 
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.display import Progress
+from subspaces.experiments.data.folders import DataWarning, broken_files
 from subspaces.experiments.data.loading import SOURCES, check_name_and_root, load
-from subspaces.experiments.data.own_images import DataWarning
+from subspaces.images.splits import Files
 from subspaces.text import nearest
 
 
@@ -32,7 +32,7 @@ def get(name: str, root: str | os.PathLike[str], progress: Progress | None = Non
     for url, md5 in source.files.items():
         file = _fetched(url, md5, target, progress)
         if file.name.endswith((".tar.gz", ".zip")):
-            _unpack(file, target)
+            shutil.unpack_archive(file, target, filter=None if file.suffix == ".zip" else "data")
     if remaining := check(name, folder, progress):
         raise DataError(f"{name} was fetched to {target}, but: {'; '.join(remaining)}; move that out of the way")
     return folder
@@ -76,23 +76,16 @@ class _Bar:
     def close(self) -> None: ...
 
 
-def _unpack(archive: Path, target: Path) -> None:
-    """Unpack an archive whose checksum is right: into a hidden folder first, so that no file is there in part."""
-    with tempfile.TemporaryDirectory(prefix=f".{archive.name}.", dir=target) as folder:
-        shutil.unpack_archive(archive, folder, filter=None if archive.suffix == ".zip" else "data")
-        for file in [each for each in Path(folder).rglob("*") if each.is_file()]:
-            place = target / file.relative_to(folder)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(file, place)
-
-
 def check(name: str, root: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> list[str]:
     """Return what is wrong with the files below `root`, a sentence each; nothing is wrong if it is empty."""
     wrong = list[str]()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", DataWarning)
         try:
-            load(name, root, progress=progress)
+            data = load(name, root, progress=progress)
+            for split in (data.train, data.test):
+                if isinstance(split, Files):
+                    wrong += broken_files([split.path(index) for index in range(len(split))], progress)
         except (FileNotFoundError, DataError) as error:
             wrong.append(str(error))
     return [reason for each in said for reason in getattr(each.message, "reasons", ())] + wrong

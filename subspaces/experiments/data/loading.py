@@ -8,14 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from subspaces.core.randomness import permutation, stream, uniform
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.display import Progress
-from subspaces.experiments.data import folders, own_images, published
+from subspaces.experiments.data import folders, published
 from subspaces.images.splits import Dataset
 from subspaces.text import nearest
 
@@ -45,16 +44,28 @@ class Source(NamedTuple):
 
 OWN = "folder"
 """The data set of the user's own images, which have no size and no number but those that are asked for and found."""
+ROOT = "data"
+"""Where the files are unless said otherwise."""
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _SOURCES = (
     Source(
-        *("digits", "1,797 handwritten digits of 8 × 8, grey, 10 classes", "comes with scikit-learn", "CC BY 4.0"),
-        *(published.load_digits, Path, Size(1200, (1, 8, 8), 10)),
+        "digits",
+        "1,797 handwritten digits of 8 × 8, grey, 10 classes",
+        "comes with scikit-learn",
+        "CC BY 4.0",
+        load=published.load_digits,
+        find=Path,
+        fits=Size(published.DIGITS_TRAINING, (1, 8, 8), 10),
     ),
     Source(
-        *("mnist", "70,000 handwritten digits of 28 × 28, grey, 10 classes", "12 MB", "CC BY-SA 3.0"),
-        *(published.load_mnist, published.find_mnist, Size(60_000, (1, 28, 28), 10)),
-        {
+        "mnist",
+        "70,000 handwritten digits of 28 × 28, grey, 10 classes",
+        "12 MB",
+        "CC BY-SA 3.0",
+        load=published.load_mnist,
+        find=published.find_mnist,
+        fits=Size(60_000, (1, 28, 28), 10),
+        files={
             f"{_MNIST}/train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
             f"{_MNIST}/train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
             f"{_MNIST}/t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
@@ -63,7 +74,9 @@ _SOURCES = (
         folder="mnist",
     ),
     Source(
-        *("cifar10", "60,000 photographs of 32 × 32, colour, 10 classes", "170 MB, 184 MB more unpacked"),
+        "cifar10",
+        "60,000 photographs of 32 × 32, colour, 10 classes",
+        "170 MB, 184 MB more unpacked",
         "no licence stated; its authors ask to be cited (Krizhevsky, 2009)",
         load=published.load_cifar10,
         find=published.find_cifar10,
@@ -71,34 +84,38 @@ _SOURCES = (
         files={"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
     ),
     Source(
-        *("tiny-imagenet", "110,000 photographs of 64 × 64, colour, 200 classes"),
-        *("248 MB, 1.8 GB more unpacked and decoded", "ImageNet's terms: research and education, not commercial"),
+        "tiny-imagenet",
+        "110,000 photographs of 64 × 64, colour, 200 classes",
+        "248 MB, 1.8 GB more unpacked and decoded",
+        "ImageNet's terms: research and education, not commercial",
         load=folders.load_tiny,
         find=folders.find_tiny,
         fits=Size(100_000, (3, 64, 64), 200),
         files={"http://cs231n.stanford.edu/tiny-imagenet-200.zip": "90528d7ca1a48142e341f4ef8d21d0de"},
     ),
     Source(
-        *("imagenet", "1.28 million photographs, colour, 1,000 classes; or any folders of that layout"),
-        *("about 150 GB", "research and education, not commercial; each user agrees with the publisher"),
+        "imagenet",
+        "1.28 million photographs, colour, 1,000 classes; or any folders of that layout",
+        "about 150 GB",
+        "research and education, not commercial; each user agrees with the publisher",
         load=folders.load_imagenet,
         find=folders.find_imagenet,
         instructions="each user agrees to its terms: register at https://www.image-net.org/download.php, fetch "
         "the ILSVRC 2012 images, and unpack them to ROOT/train/<class>/*.JPEG and ROOT/val/<class>/*.JPEG",
     ),
     Source(
-        *(OWN, "your own images, a folder for each class: any classes, scaled to any one size"),
-        *("as large as yours", "yours"),
-        load=lambda root, progress: own_images.load(root, progress=progress),
-        find=own_images.find,
+        OWN,
+        "your own images, a folder for each class: any classes, scaled to any one size",
+        "as large as yours",
+        "yours",
+        load=lambda root, progress: folders.load_own(root, progress=progress),
+        find=folders.find_own,
         instructions="they are your own images: put them into DIR/<class>/*, or DIR/train/<class>/* and "
         "DIR/test/<class>/*, and pass --data DIR",
     ),
 )
 SOURCES = {source.name: source for source in _SOURCES}
 NAMES = tuple(SOURCES)
-ROOT = "data"
-"""Where the files are unless said otherwise."""
 
 
 def load(
@@ -126,7 +143,7 @@ def load(
     """
     folder, side = check_name_and_root(name, root), checked_size(name, image_size, fingerprint)
     if name == OWN:
-        data = own_images.load(folder, side, seed, fingerprint, progress)
+        data = folders.load_own(folder, side, seed, fingerprint, progress)
     else:
         data = SOURCES[name].load(folder, progress)
     keep, out = held_out(len(data.train), validation, seed)
@@ -160,9 +177,9 @@ def noisy(labels: Tensor, classes: int, fraction: float, seed: int) -> Tensor:
     n, state = len(labels), stream(seed, "label noise")
     order = permutation(state, n)
     drawn = (uniform(state, (n,)) * classes).to(torch.int64)
-    count = math.floor(fraction * n + 1e-9)  # 0.29 · 100 is just under 29 in floating point
+    chosen = order[: math.floor(fraction * n + 1e-9)]  # 0.29 · 100 is just under 29 in floating point
     result = labels.clone()
-    result[order[:count]] = drawn[:count]
+    result[chosen] = drawn[: len(chosen)]
     return result
 
 
@@ -173,33 +190,22 @@ def checked_size(name: str, image_size: int, fingerprint: str = "") -> int:
             if value:
                 raise ArgumentError(f"{field}={value!r}: it is for your own images, the data set {OWN!r}, not {name!r}")
         return 0
-    size, (least, most) = image_size or own_images.SIZE, own_images.SIZES
+    size, (least, most) = image_size or folders.SIZE, folders.SIZES
     if not isinstance(size, int) or not least <= size <= most:
         raise ArgumentError(f"image_size={size!r}: expected {least} to {most} pixels")
     if fingerprint:
-        own_images.parts_of(fingerprint)
+        folders.parts_of(fingerprint)
     return size
 
 
-def size_of(
-    name: str, root: str | os.PathLike[str] | None = None, *, count: bool = False, seed: int = 0, image_size: int = 0
-) -> Size | None:
-    """Return the size of a data set where it is known, or, to `count` them, where the files are there.
-
-    The user's own images are always counted, but not decoded: some may turn out to be none.
-    """
-    known = SOURCES[name].fits if name in SOURCES else None
-    if known is not None or (name != OWN and not count):
-        return known
+def training_count(name: str, root: str | os.PathLike[str] | None, seed: int, image_size: int) -> int | None:
+    """Return how many training images a data set has where that is known or its files are there."""
+    if (known := SOURCES[name].fits) is not None:
+        return known.training
     try:
-        if name != OWN:
-            data = load(name, root)
-            return Size(len(data.train), data.image_shape, len(data.classes))
-        found, side = own_images.find(check_name_and_root(name, root)), checked_size(name, image_size)
+        return len(load(name, root, seed=seed, image_size=image_size).train)
     except (FileNotFoundError, DataError):  # which is said when they are needed
         return None
-    test = found.for_test(np.ones(len(found.paths), bool), seed)
-    return Size(int((~test).sum()), (3, side, side), len(found.classes))
 
 
 def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
@@ -217,4 +223,4 @@ def check_name_and_root(name: str, root: str | os.PathLike[str] | None) -> Path:
 
 def fingerprint_of(root: str | os.PathLike[str] | None = None) -> str:
     """Return what tells the user's own images below `root` from others: name, number of files and a digest."""
-    return own_images.find(check_name_and_root(OWN, root)).fingerprint
+    return folders.find_own(check_name_and_root(OWN, root)).fingerprint

@@ -10,7 +10,7 @@ import pickle
 import struct
 import zlib
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -52,10 +52,8 @@ def load_digits(root: Path, progress: Progress | None = None) -> Dataset:
 @cache
 def _read_digits() -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Return pixels [n, 64] and labels [n], read from the file itself: to import scikit-learn takes a second."""
-    found = find_spec("sklearn")
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError("the data set digits needs scikit-learn: install it with `pip install scikit-learn`")
-    with gzip.open(Path(found.origin).parent / "datasets/data/digits.csv.gz", "rt") as lines:
+    file = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    with gzip.open(str(file), "rt") as lines:
         table = np.loadtxt(lines, delimiter=",")
     return table[:, :-1], table[:, -1]
 

@@ -6,19 +6,21 @@ one gather of pixels. Nothing waits for the host and all shapes are fixed, so th
 """
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.errors import ArgumentError
-from subspaces.experiments.data import views
-from subspaces.images.splits import Images, Normalise, Split
+from subspaces.images.splits import Normalise, Split
+from subspaces.text import Catalogue
 
 Batch = tuple[Tensor, Tensor]
+SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a view: its share of the area, and its width by its height
 _IMAGE, _LABEL, _START, _STEP = range(4)  # the rows of a plan
 
 
@@ -53,14 +55,30 @@ class Share:
 ALL = Share()
 
 
+class Augmentation(NamedTuple):
+    """A way to change training images beside shifted crops and flips."""
+
+    name: str
+    meaning: str
+
+
+PLAIN, RESIZED = "plain", "resized-crop"
+AUGMENTATIONS = Catalogue(
+    "augmentation",
+    [
+        Augmentation(PLAIN, "nothing beside pad and flip, but for ImageNet, whose files are always seen in such views"),
+        Augmentation(RESIZED, "views of 8–100 % of an image, scaled to its size; in place of pad"),
+    ],
+)
+
+
 class ResidentLoader:
     """Shuffled, cropped, flipped and normalised batches (x, y) of a split, made on the device.
 
-    The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original
-    size at a random place; a flip mirrors it with probability ½. With `resized_crop` a part of random size is scaled
-    to the whole instead. Two loaders with the same seed give
-    the same batches on every device (up to the rounding of the last bit). The state is three tensors
-    that are only ever changed in place: `order` int64 [n], `position` int64 [], `rng` int64 [2].
+    The images are held as uint8, with a border of `pad` black pixels, and a crop takes the original size at a random
+    place; a flip mirrors it with probability ½. Two loaders with the same seed give the same batches on every device
+    (up to the rounding of the last bit). The state is three tensors that are only ever changed in place: `order` int64
+    [n], `position` int64 [], `rng` int64 [2].
 
     Args:
         split: the images, in memory or mapped.
@@ -68,7 +86,7 @@ class ResidentLoader:
         mean, std: the data set's constants, per channel.
         pad: width of the border for random crops, 0 for none.
         flip: mirror at random.
-        resized_crop: views of 8–100 % of an image (`views`), in place of `pad`.
+        resized_crop: views of 8–100 % of an image (`boxes`), in place of `pad`.
         shuffle: draw a new order each epoch.
         seed: of order, crops and flips.
         channels_last: batches with channels last in memory.
@@ -78,7 +96,7 @@ class ResidentLoader:
 
     def __init__(
         self,
-        split: Images,
+        split: Split,
         *,
         batch: int,
         mean: Sequence[float],
@@ -93,19 +111,8 @@ class ResidentLoader:
         dtype: torch.dtype = torch.float32,
         share: Share = ALL,
     ) -> None:
-        if not isinstance(split, Split):
-            raise ArgumentError(
-                f"ResidentLoader got {type(split).__name__}: expected a Split; StreamingLoader reads files"
-            )
-        if batch < 1 or pad < 0 or not len(split):
-            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
-        if pad and resized_crop:
-            raise ArgumentError(f"pad={pad}, resized_crop=True: expected one of the two ways to crop")
-        if len(mean) != split.images.shape[1]:
-            raise ArgumentError(f"mean={mean} for images of {split.images.shape[1]} channels: expected one per channel")
         self.device = torch.device(device)
-        self.batch, self.pad, self.flip, self.shuffle = batch, pad, flip, shuffle
-        self.resized_crop = resized_crop
+        self.batch, self.pad, self.flip, self.resized_crop, self.shuffle = batch, pad, flip, resized_crop, shuffle
         self.share, self.weight = share, 1.0
         self.images = _padded(split.images, pad, self.device)  # [n, H + 2 pad, W + 2 pad, C]
         self.labels = split.labels.to(self.device)
@@ -149,9 +156,9 @@ class ResidentLoader:
         self.order.copy_(permutation(self.rng, n) if self.shuffle else self._range[:n])
         self.plan[_LABEL].copy_(self.labels[self.order])
         if self.resized_crop:
-            drawn = views.boxes(uniform(self.rng, (4, n)))
+            drawn = boxes(uniform(self.rng, (4, n)))
             turned = uniform(self.rng, (n,)) < 0.5
-            self.boxes.copy_(views.mirrored(drawn, turned) if self.flip else drawn)
+            self.boxes.copy_(mirrored_boxes(drawn, turned) if self.flip else drawn)
         if self.resized_crop or not (self.pad or self.flip):
             return
         tall, wide = height + 2 * self.pad, width + 2 * self.pad
@@ -180,15 +187,13 @@ class ResidentLoader:
 
     def _pick(self, plan: Tensor, boxes: Tensor, position: Tensor, size: int) -> Batch:
         """Return the images and labels of places of an epoch: of one plan [4, n], or of each of several [4, k, n]."""
-        _, height, width = self._size
+        width = self._size[2]
         places = position + self._range[:size][self.share.images(size)]
         index, labels, start, step = plan.index_select(-1, places).flatten(1)
         if self.resized_crop:
-            images = views.views(self.images.index_select(0, index), boxes.index_select(-1, places).flatten(1))
+            images = views(self.images.index_select(0, index), boxes.index_select(-1, places).flatten(1))
         elif self.pad or self.flip:
-            rows = start[:, None] + self._rows  # [size, H]
-            pixels = torch.addcmul(rows[:, :, None], step[:, None, None], self._range[:width])  # [size, H, W]
-            images = self._pixels.index_select(0, pixels.view(-1)).view(len(index), height, width, -1)
+            images = crops(self._pixels, start, step, self._rows, self._range[:width])
         else:
             images = self.images.index_select(0, index)
         return self.normalise(images), labels
@@ -225,21 +230,14 @@ class ResidentLoader:
         self.position.copy_(state["position"])
 
 
-class Abreast:
-    """Several loaders of the same images at the same place of an epoch, as one that takes a batch of each at a time.
+class StackedLoader:
+    """Several siblings at the same place of an epoch, as one loader that takes a batch of each at a time.
 
     Their plans and positions lie side by side from then on; each can still be shuffled, saved and used alone.
     """
 
     def __init__(self, loaders: Sequence[ResidentLoader]) -> None:
-        self.first = first = loaders[0]
-        if any(other.images is not first.images or other.batch != first.batch for other in loaders):
-            raise ArgumentError(
-                f"{len(loaders)} loaders: expected siblings of one, which share its images and settings"
-            )
-        if any(int(other.position) != int(first.position) for other in loaders):
-            places = ", ".join(str(int(each.position)) for each in loaders)
-            raise ArgumentError(f"loaders at the images {places} of an epoch: expected all at the same")
+        self.first = loaders[0]
         self.plan = torch.stack([each.plan for each in loaders], 1)  # [4, k, n]
         self.boxes = torch.stack([each.boxes for each in loaders], 1)
         self.position = torch.stack([each.position for each in loaders])  # [k]
@@ -266,3 +264,49 @@ def _padded(images: Tensor, pad: int, device: torch.device) -> Tensor:
     result = torch.zeros(n, height + 2 * pad, width + 2 * pad, channels, dtype=torch.uint8, device=device)
     result[:, pad : pad + height, pad : pad + width].copy_(images.permute(0, 2, 3, 1))
     return result
+
+
+# Parts of images
+
+
+def crops(pixels: Tensor, start: Tensor, step: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return crops [size, H, W, C] of pixels [p, C]: where each starts, its step along a row, and where rows begin."""
+    places = torch.addcmul((start[:, None] + rows)[:, :, None], step[:, None, None], columns)  # [size, H, W]
+    return pixels.index_select(0, places.view(-1)).view(*places.shape, -1)
+
+
+def boxes(numbers: Tensor, shape: float = 1.0) -> Tensor:
+    """Return [4, n] from uniform numbers [4, n]: left, top, width and height as parts of the image's sides.
+
+    `shape` is the image's width divided by its height, where the ratio is to be that of the pixels.
+    """
+    area, ratio, x, y = numbers.unbind(0)
+    target = SCALE[0] + (SCALE[1] - SCALE[0]) * area
+    aspect = torch.exp(math.log(RATIO[0]) + (math.log(RATIO[1]) - math.log(RATIO[0])) * ratio) / shape
+    width, height = (target * aspect).sqrt().clamp(max=1), (target / aspect).sqrt().clamp(max=1)
+    return torch.stack([x * (1 - width), y * (1 - height), width, height])
+
+
+def mirrored_boxes(boxes: Tensor, flags: Tensor) -> Tensor:
+    """Return boxes that are read from right to left where a flag is set."""
+    left, top, width, height = boxes.unbind(0)
+    return torch.stack([torch.where(flags, left + width, left), top, torch.where(flags, -width, width), height])
+
+
+def views(images: Tensor, boxes: Tensor) -> Tensor:
+    """Return these parts of uint8 [n, H, W, C], scaled back to the whole size: floats 0 … 255, [n, H, W, C]."""
+    _, height, width, _ = images.shape
+    left, top, wide, high = boxes[:, :, None].unbind(0)  # each [n, 1]
+    columns = left + wide * _centres(width, boxes)
+    rows = top + high * _centres(height, boxes)
+    shape = (len(images), height, width)
+    places = torch.stack([columns[:, None, :].expand(shape), rows[:, :, None].expand(shape)], dim=-1)
+    seen = F.grid_sample(
+        images.permute(0, 3, 1, 2).to(boxes.dtype), 2 * places - 1, padding_mode="border", align_corners=False
+    )
+    return seen.permute(0, 2, 3, 1).contiguous()
+
+
+def _centres(size: int, like: Tensor) -> Tensor:
+    """Return where the centres of pixels lie, as parts of a side."""
+    return (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) / size

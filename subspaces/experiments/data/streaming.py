@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,9 +22,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from subspaces.core.randomness import permutation, stream, uniform
-from subspaces.errors import ArgumentError, DataError
-from subspaces.experiments.data import views
-from subspaces.experiments.data.resident import ALL, Batch, Share, batch_sizes
+from subspaces.errors import DataError, MissingPackageError
+from subspaces.experiments.data.resident import ALL, Batch, Share, batch_sizes, boxes, crops, views
 from subspaces.images import decoding
 from subspaces.images.splits import Files, Images, Normalise, Split
 
@@ -62,12 +62,6 @@ class StreamingLoader:
         resize: int = 256,
         share: Share = ALL,
     ) -> None:
-        if batch < 1 or pad < 0 or not len(split):
-            raise ArgumentError(f"{len(split)} images, batch={batch}, pad={pad}: expected at least 1, 1 and 0")
-        if pad and (resized_crop or isinstance(split, Files)):
-            raise ArgumentError(f"pad={pad}: expected 0 with resized_crop=True, and for files, which have no one size")
-        if size > resize:
-            raise ArgumentError(f"size={size}, resize={resize}: expected a view that fits into the scaled image")
         self.batch, self.device, self.share = batch, torch.device(device), share
         self.normalise = Normalise(mean, std, self.device, channels_last, dtype)
         self._sampler = _Sampler(len(split), batch, shuffle, seed, share)
@@ -112,37 +106,32 @@ class StreamingLoader:
         """End the worker processes; the next epoch starts new ones."""
         self._loader = self._start()  # the old one ends its workers when nobody iterates over it
 
-    def state_dict(self) -> dict[str, int]:
-        """Return where the loader is: a loader that loads it goes on with the next epoch."""
-        return {"epoch": self.epoch}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on after the epoch in which `state_dict` was called."""
-        self._sampler.epoch = int(state["epoch"])
-
-    def skip(self, batches: int) -> None:
-        """Leave out the first batches of the next epoch, which were used before an interruption."""
-        self._sampler.skip = batches
+    def seek(self, epoch: int, batches: int = 0) -> None:
+        """Go on in an epoch without its first batches, which were used before an interruption."""
+        self._sampler.epoch, self._sampler.skip = epoch - 1, batches
 
 
+@dataclass
 class _Reader(TorchDataset["Batch | Exception"]):
     """Reads batches of bytes; returns why one cannot be read, since torch would make a worker's whole traceback of it.
 
     In an epoch each image has its own random numbers, of its place, or of its part, and of its direction.
     """
 
-    def __init__(
-        self, split: Images, seed: int, flip: bool, pad: int, resized_crop: bool, size: int, resize: int
-    ) -> None:
-        self.split, self.seed, self.flip, self.pad = split, seed, flip, pad
-        self.resized_crop, self.size, self.resize = resized_crop, size, resize
+    split: Images
+    seed: int
+    flip: bool
+    pad: int
+    resized_crop: bool
+    size: int
+    resize: int
 
     def __getitem__(self, item: tuple[int, list[int]]) -> Batch | Exception:
         epoch, indices = item
         numbers = self._numbers(epoch, indices)
         try:
             images = self._crops(indices, numbers) if isinstance(self.split, Split) else self._views(indices, numbers)
-        except (DataError, OSError, ImportError) as error:
+        except (DataError, MissingPackageError) as error:
             return error
         if self.flip:
             images = torch.where((numbers[:, -1] < 0.5)[:, None, None, None], images.flip(2), images)
@@ -161,38 +150,39 @@ class _Reader(TorchDataset["Batch | Exception"]):
         assert isinstance(self.split, Split)
         images = self.split.images[indices].permute(0, 2, 3, 1)
         if self.resized_crop:
-            return views.views(images, views.boxes(numbers[:, :4].T)).round().to(torch.uint8)
-        _, height, width, _ = images.shape
+            return views(images, boxes(numbers[:, :4].T)).round().to(torch.uint8)
+        n, height, width, channels = images.shape
+        bordered = F.pad(images, (0, 0, *[self.pad] * 4))  # [n, H + 2 pad, W + 2 pad, C]
+        tall, wide = bordered.shape[1:3]
         top, left = (numbers[:, :2] * (2 * self.pad + 1)).long().T
-        rows, columns = top[:, None] + torch.arange(height), left[:, None] + torch.arange(width)
-        bordered = F.pad(images, (0, 0, *[self.pad] * 4))
-        return bordered[torch.arange(len(images))[:, None, None], rows[:, :, None], columns[:, None, :]]
+        start, step = (torch.arange(n) * tall + top) * wide + left, torch.ones(n, dtype=torch.int64)
+        return crops(bordered.reshape(-1, channels), start, step, torch.arange(height) * wide, torch.arange(width))
 
     def _views(self, indices: list[int], numbers: Tensor) -> Tensor:
         """Return crops of files, uint8 [n, size, size, 3]."""
         assert isinstance(self.split, Files)
         found = []
         for path, own in zip(map(self.split.path, indices), numbers, strict=True):
-            try:
+            if self.resized_crop:
                 image = decoding.decode(path)
-                if self.resized_crop:
-                    box = views.boxes(own[:4, None], image.width / image.height)[:, 0]
-                    found.append(decoding.part(image, box.tolist(), self.size))
-                else:
-                    found.append(decoding.centre_view(image, self.resize, self.size))
-            except FileNotFoundError:
-                raise DataError(f"{path}: there is no such file any more: put it back, or get it again") from None
-            except decoding.UnreadableError as error:
-                raise DataError(f"{path}: {error}") from None
+                box = boxes(own[:4, None], image.width / image.height)[:, 0]
+                found.append(decoding.part(image, box.tolist(), self.size))
+            else:
+                found.append(decoding.centre_view(path, self.resize, self.size))
         return torch.from_numpy(np.stack(found))
 
 
+@dataclass
 class _Sampler:
     """Tells the workers which images of which epoch make the next batch."""
 
-    def __init__(self, images: int, batch: int, shuffle: bool, seed: int, share: Share) -> None:
-        self.images, self.batch, self.shuffle, self.seed, self.share = images, batch, shuffle, seed, share
-        self.epoch, self.skip = -1, 0
+    images: int
+    batch: int
+    shuffle: bool
+    seed: int
+    share: Share
+    epoch: int = -1
+    skip: int = 0
 
     def __len__(self) -> int:
         return len(self.share.batches(len(batch_sizes(self.images, self.batch))))

@@ -40,7 +40,7 @@ from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.experiments.training.step import captured
-from subspaces.images.decoding import centre_view, decode
+from subspaces.images.decoding import centre_view
 from subspaces.images.splits import Files, Images, Normalise, grey
 from subspaces.text import hint
 
@@ -236,7 +236,7 @@ class RunSubject(Subject):
             if isinstance(images, Files):
                 paths = [images.path(index) for index in range(first, min(first + size, len(images)))]
                 with ThreadPoolExecutor(max(1, at_once)) as pool:  # Pillow decodes outside the interpreter's lock
-                    views = np.stack(list(pool.map(lambda path: centre_view(decode(path), resize, side), paths)))
+                    views = np.stack(list(pool.map(lambda path: centre_view(path, resize, side), paths)))
                 x = torch.from_numpy(views).permute(0, 3, 1, 2).contiguous()
             else:
                 x = images.images[part]

@@ -10,7 +10,7 @@ from subspaces.evaluation.comparing import Group, groups_of, heading
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.settings import PASSES
 from subspaces.evaluation.statistics import CONFIDENCE, errors
-from subspaces.experiments.data import size_of
+from subspaces.experiments.data.loading import training_count
 from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
 from subspaces.experiments.opening import evaluation_of, training_of
 from subspaces.experiments.studies import tables
@@ -154,10 +154,10 @@ def training_images(recipe: Recipe, record: Evaluation, data: Path | None) -> in
     """Return how many images runs were trained on: batch-norm statistics are of all of them, else the data says it."""
     if record.statistics["images"]:
         return int(record.statistics["images"])
-    size = size_of(recipe.dataset, data, count=True, seed=recipe.data_seed, image_size=recipe.image_size)
-    if size is None:
+    count = training_count(recipe.dataset, data, recipe.data_seed, recipe.image_size)
+    if count is None:
         raise RunError(f"{record.name}: how many images it was trained on is not known without its data; see --data")
-    return size.training - recipe.validation
+    return count - recipe.validation
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import Progress
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
-from subspaces.experiments.data.resident import ALL
-from subspaces.experiments.data.views import RESIZED
+from subspaces.experiments.data.resident import ALL, RESIZED
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import registry
@@ -113,8 +112,7 @@ class Stream:
         """Go back to where `state_dict` was called."""
         batches = int(state["batches"])
         within = 0 < batches < len(self.sizes)  # else an epoch begins next, and nothing of it was used
-        self.loader.load_state_dict({"epoch": int(state["epoch"]) - within})
-        self.loader.skip(batches if within else 0)
+        self.loader.seek(int(state["epoch"]) + 1 - within, batches if within else 0)
         self.position.fill_(batches)
         self._iterator = None
 

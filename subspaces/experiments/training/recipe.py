@@ -13,9 +13,9 @@ import torch
 from subspaces.core import checks, randomness
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
+from subspaces.experiments.data.folders import parts_of
 from subspaces.experiments.data.loading import checked_size
-from subspaces.experiments.data.own_images import parts_of
-from subspaces.experiments.data.views import AUGMENTATIONS, PLAIN
+from subspaces.experiments.data.resident import AUGMENTATIONS, PLAIN
 from subspaces.experiments.methods import METHODS, Method, fields, own_fields, users
 from subspaces.experiments.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
 from subspaces.experiments.methods.rates import SCHEDULES

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from subspaces.experiments.data import Abreast, ResidentLoader
+from subspaces.experiments.data import ResidentLoader, StackedLoader
 from subspaces.experiments.methods import Hooks
 from subspaces.experiments.training.engine import Engine, build_optimizer
 from subspaces.experiments.training.recipe import COMMON, Recipe
@@ -59,7 +59,7 @@ class Stack:
         self.device, self.stream = first.device, first.stream
         self._wait()  # for what the engines did on streams of their own
         loaders = [engine.loader for engine in engines]
-        self.loader = Abreast([loader for loader in loaders if isinstance(loader, ResidentLoader)])
+        self.loader = StackedLoader([loader for loader in loaders if isinstance(loader, ResidentLoader)])
         self.rng = torch.stack([engine.family.rng for engine in engines])
         self.totals = torch.stack([engine.totals for engine in engines])
         self.numbers = _numbers([engine.hooks.numbers for engine in engines], self.device)

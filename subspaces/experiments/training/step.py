@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from subspaces.experiments.data import Abreast, ResidentLoader
+from subspaces.experiments.data import ResidentLoader, StackedLoader
 from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
 from subspaces.experiments.training.execution import Execution
@@ -51,7 +51,7 @@ class Moved(Protocol):
     several: bool
 
     @property
-    def loader(self) -> ResidentLoader | Abreast | Stream:
+    def loader(self) -> ResidentLoader | StackedLoader | Stream:
         """Its batches."""
 
     def objective(self, x: Tensor, y: Tensor) -> Tensor:

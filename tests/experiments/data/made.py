@@ -17,6 +17,12 @@ from torch.nn import functional as F
 from subspaces.cli import main as app
 
 Array = np.ndarray[Any, Any]
+FEW_MNIST = {
+    "train-images-idx3-ubyte": (20, 28, 28),
+    "train-labels-idx1-ubyte": (20,),
+    "t10k-images-idx3-ubyte": (10, 28, 28),
+    "t10k-labels-idx1-ubyte": (10,),
+}
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
 Writer = Callable[[Path, Array, Array], None]
 
@@ -25,14 +31,11 @@ def idx(array: Array) -> bytes:
     return struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
 
 
-def mnist(folder: Path, training: int = 20, test: int = 10, packed: bool = False) -> dict[str, Array]:
+def mnist(folder: Path, packed: bool = False) -> dict[str, Array]:
     """Write the four files and return their arrays by name."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
-    arrays: dict[str, Array] = {}
-    for part, count in (("train", training), ("t10k", test)):
-        arrays[f"{part}-images-idx3-ubyte"] = random.integers(0, 256, (count, 28, 28), np.uint8)
-        arrays[f"{part}-labels-idx1-ubyte"] = random.integers(0, 10, count, np.uint8)
+    arrays = {name: random.integers(0, 256 if shape[1:] else 10, shape, np.uint8) for name, shape in FEW_MNIST.items()}
     for name, array in arrays.items():
         content = idx(array)
         path = folder / (f"{name}.gz" if packed else name)

@@ -1,12 +1,9 @@
-"""Data sets from a server: fetched, compared with their checksums and unpacked; and archives that do harm."""
+"""Data sets from a server: fetched, compared with their checksums, unpacked and checked."""
 
 import hashlib
-import io
-import tarfile
+import shutil
 import threading
 import time
-import zipfile
-from contextlib import nullcontext
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -14,8 +11,6 @@ import made
 import pytest
 
 from subspaces.experiments.data import SOURCES, DataError, absent, check, describe, get, load, published
-
-SHAPES = [(20, 28, 28), (20,), (10, 28, 28), (10,)]
 
 
 class Server(ThreadingHTTPServer):
@@ -34,8 +29,8 @@ class Server(ThreadingHTTPServer):
         """Serve files in the place of a data set's own, whose checksums they have from now on."""
         self.files |= files
         url = f"http://127.0.0.1:{self.server_address[1]}"
-        published = {f"{url}/{file}": hashlib.md5(content).hexdigest() for file, content in files.items()}
-        monkeypatch.setitem(SOURCES, name, SOURCES[name]._replace(files=published))
+        checksums = {f"{url}/{file}": hashlib.md5(content).hexdigest() for file, content in files.items()}
+        monkeypatch.setitem(SOURCES, name, SOURCES[name]._replace(files=checksums))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -71,7 +66,7 @@ def server(monkeypatch):
 def small_mnist(tmp_path, monkeypatch, server):
     """MNIST with few images, as if that were what is published."""
     made.mnist(tmp_path / "publisher", packed=True)
-    monkeypatch.setattr(published, "MNIST", dict(zip(published.MNIST, SHAPES, strict=True)))
+    monkeypatch.setattr(published, "MNIST", made.FEW_MNIST)
     files = {path.name: path.read_bytes() for path in sorted((tmp_path / "publisher").iterdir())}
     server.publish(monkeypatch, "mnist", files)
     return files
@@ -121,64 +116,21 @@ def test_get_says_what_is_still_in_the_way(tmp_path, server, small_mnist):
         get("mnist", root)
 
 
-def packed(kind: str, files: dict[str, bytes], *members: tarfile.TarInfo) -> bytes:
-    content = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(content, "w") as archive:
-            for name, each in files.items():
-                archive.writestr(name, each)
-    else:
-        with tarfile.open(fileobj=content, mode="w:gz") as tar:
-            for member in [*members, *map(tarfile.TarInfo, files)]:
-                each = files.get(member.name, b"")
-                member.size = len(each)
-                tar.addfile(member, io.BytesIO(each))
-    return content.getvalue()
-
-
-def link(name: str, target: str) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = tarfile.SYMTYPE, target
-    return member
-
-
-@pytest.fixture
-def batches(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("kind", "ending"), [("gztar", "tar.gz"), ("zip", "zip")])
+def test_an_archive_is_unpacked(tmp_path, monkeypatch, server, kind, ending):
     monkeypatch.setattr(published, "RECORDS", 7)
-    made.cifar10(tmp_path / "publisher")
-    return {f"cifar-10-batches-bin/{path.name}": path.read_bytes() for path in (tmp_path / "publisher").iterdir()}
-
-
-@pytest.mark.parametrize("kind", ["tar.gz", "zip"])
-def test_an_archive_is_unpacked(tmp_path, monkeypatch, server, batches, kind):
-    server.publish(monkeypatch, "cifar10", {f"batches.{kind}": packed(kind, batches)})
+    made.cifar10(tmp_path / "publisher" / "cifar-10-batches-bin")
+    archive = shutil.make_archive(str(tmp_path / "batches"), kind, tmp_path / "publisher")
+    with open(archive, "rb") as content:
+        server.publish(monkeypatch, "cifar10", {f"batches.{ending}": content.read()})
     root = tmp_path / "root"
     get("cifar10", root)
     assert len(load("cifar10", root).train) == 35
-    assert {path.name for path in root.iterdir()} == {f"batches.{kind}", "cifar-10-batches-bin"}
-    (root / "cifar-10-batches-bin" / "data_batch_1.bin").write_bytes(b"short")
+    assert {path.name for path in root.iterdir()} == {f"batches.{ending}", "cifar-10-batches-bin"}
+    (root / "cifar-10-batches-bin" / "data_batch_1.bin").write_bytes(b"short")  # as a killed process may leave it
     get("cifar10", root)  # unpacks the archive again, without a server
     assert check("cifar10", root) == []
     assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize(
-    ("kind", "members", "files"),
-    [
-        ("tar.gz", [], {"../outside": b"x"}),
-        ("tar.gz", [link("a", "../../outside")], {}),
-        ("tar.gz", [link("a", "..")], {"a/outside": b"x"}),
-        ("zip", [], {"../outside": b"x"}),
-    ],
-    ids=["above", "link", "through a link", "zip"],
-)
-def test_no_member_of_an_archive_leaves_the_folder(tmp_path, monkeypatch, server, batches, kind, members, files):
-    server.publish(monkeypatch, "cifar10", {f"batches.{kind}": packed(kind, files | batches, *members)})
-    root = tmp_path / "folder" / "root"
-    with pytest.raises(tarfile.FilterError) if kind == "tar.gz" else nullcontext():
-        get("cifar10", root)
-    assert not list(tmp_path.glob("**/*outside"))
-    assert {path.name for path in (tmp_path / "folder").iterdir()} == {"root"}
 
 
 def test_get_what_cannot_be_got(tmp_path):
@@ -198,7 +150,6 @@ def test_check_and_describe(tmp_path, monkeypatch):
     assert describe("digits") == (
         "digits: 1,200 training and 597 test images of 1 × 8 × 8 in 10 classes, from scikit-learn"
     )
-    assert "cifar10: 'data' is not a folder" in check("cifar10")[0]
     made.cifar10(tmp_path)
     assert "expected 30,730,000 bytes" in check("cifar10", tmp_path)[0]
     with pytest.raises(ValueError, match="no data set is called"):

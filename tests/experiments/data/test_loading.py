@@ -1,24 +1,180 @@
-import math
+"""Data sets by name: CIFAR-10, MNIST and the digits as their publishers write them, label noise and held-out images."""
 
+import gzip
+import os
+import pickle
+from functools import partial
+
+import made
 import numpy as np
 import pytest
 import torch
 
 from subspaces.core.randomness import permutation, stream
-from subspaces.experiments.data import NAMES, Files, Split, load, loading
+from subspaces.experiments.data import NAMES, DataError, load, loading, published
+
+PUBLISHED = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-def test_noise_is_on_the_training_labels_that_stay():
-    clean, noisy = load("digits"), load("digits", label_noise=0.5, validation=200, seed=3)
-    quiet = load("digits", validation=200, seed=3)
-    assert (len(noisy.train), len(noisy.validation), len(noisy.test)) == (1000, 200, 597)
-    assert torch.equal(noisy.validation.labels, quiet.validation.labels)
-    assert torch.equal(noisy.test.labels, clean.test.labels)
-    assert torch.equal(noisy.train.images, quiet.train.images)
-    wrong = (noisy.train.labels != quiet.train.labels).double().mean()
-    assert 0.4 < wrong < 0.5
-    everything = torch.cat([quiet.train.images, quiet.validation.images]).flatten(1)
-    assert sorted(everything.tolist()) == sorted(clean.train.images.flatten(1).tolist())
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(published, "RECORDS", 7)
+    monkeypatch.setattr(published, "MNIST", made.FEW_MNIST)
+
+
+# CIFAR-10
+
+WRITERS = {
+    "bin": made.write_binary,
+    "py0": partial(made.write_python, protocol=0),
+    "py2": made.write_python,
+    "py4": partial(made.write_python, protocol=4),
+}
+
+
+@pytest.mark.parametrize("version", WRITERS)
+@pytest.mark.parametrize("below", [False, True], ids=["itself", "sub-folder"])
+def test_both_versions_of_cifar10(tmp_path, version, below):
+    name = "cifar-10-batches-bin" if version == "bin" else "cifar-10-batches-py"
+    pixels, labels = made.cifar10(tmp_path / name if below else tmp_path, WRITERS[version])
+    data = load("cifar10", tmp_path)
+    assert data.train.images.shape == (35, 3, 32, 32)
+    assert np.array_equal(data.train.images.numpy().reshape(5, 7, 3072), pixels[:5])
+    assert np.array_equal(data.test.images.numpy().reshape(7, 3072), pixels[5])
+    assert data.train.labels.tolist() == labels[:5].flatten().tolist()
+    assert data.test.labels.tolist() == labels[5].tolist()
+    assert data.classes == PUBLISHED
+    image = data.train.images[2]  # red, then green, then blue, each row by row
+    assert image[1, 5, 9] == pixels[0, 2, 1024 + 5 * 32 + 9]
+
+
+def test_python_2_pickles_have_text_where_python_3_has_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "RECORDS", 2)
+    content = b"\x80\x02}q\x00(U\x06labelsq\x01]q\x02(K\x03K\x04eU\x04dataq\x03"
+    array = pickle.dumps(np.zeros((2, 3072), np.uint8), 2)[2:-1].replace(b"numpy._core", b"numpy.core")
+    for name in made.BATCHES:
+        (tmp_path / name).write_bytes(content + array + b"u.")
+    assert load("cifar10", tmp_path).test.labels.tolist() == [3, 4]
+
+
+def test_a_batch_of_cifar10_that_is_missing_or_damaged(tmp_path):
+    pixels, labels = made.cifar10(tmp_path)
+    file = tmp_path / "data_batch_2.bin"
+    whole = file.read_bytes()
+    for change in (-1, 5):
+        file.write_bytes((whole + b"12345")[: 7 * 3073 + change])
+        with pytest.raises(DataError, match=rf"data_batch_2\.bin: expected 21,511 bytes, found {21511 + change:,}"):
+            load("cifar10", tmp_path)
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"found no data_batch_2\.bin in .*data get cifar10"):
+        load("cifar10", tmp_path)
+    labels[3, 4] = 11
+    made.write_binary(tmp_path, pixels, labels)
+    with pytest.raises(DataError, match=r"data_batch_4\S*: image 4 has the label 11, expected 0 to 9 \(1 of 7"):
+        load("cifar10", tmp_path)
+
+
+class Malicious:
+    def __reduce__(self):
+        return os.mkdir, ("owned",)
+
+
+PIXELS = np.zeros((7, 3072), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (pickle.dumps({b"data": Malicious()}, 2), r"it asks for (posix|nt)\.mkdir"),
+        (b"cnumpy.core.multiarray\n_reconstruct.__globals__\n.", "it asks for numpy"),
+        (b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.", "it asks for numpy"),
+        (pickle.dumps({b"data": PIXELS.astype(np.float32), b"labels": [0] * 7}, 2), "expected uint8"),
+        (pickle.dumps({b"data": PIXELS[:, :9], b"labels": [0] * 7}, 2), r"expected uint8 \(7, 3072\)"),
+        (pickle.dumps({b"data": PIXELS, b"labels": [0] * 6}, 2), "with as many labels"),
+        (pickle.dumps({b"data": PIXELS, b"labels": [0] * 7}, 2)[:-500], "refused to read"),
+        (b"", "refused to read"),
+    ],
+)
+def test_other_pickles_are_refused_and_run_nothing(tmp_path, monkeypatch, content, what):
+    monkeypatch.chdir(tmp_path)
+    made.cifar10(tmp_path, made.write_python)
+    (tmp_path / "data_batch_1").write_bytes(content)
+    with pytest.raises(DataError, match=f"data_batch_1: .*{what}"):
+        load("cifar10", tmp_path)
+    assert not (tmp_path / "owned").exists()
+
+
+# MNIST
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["raw", "gz"])
+@pytest.mark.parametrize("place", ["", "MNIST/raw", "mnist"])
+def test_where_the_files_of_mnist_may_be(tmp_path, packed, place):
+    arrays = made.mnist(tmp_path / place, packed=packed)
+    data = load("mnist", tmp_path)
+    assert np.array_equal(data.train.images[:, 0].numpy(), arrays["train-images-idx3-ubyte"])
+    assert data.train.labels.tolist() == arrays["train-labels-idx1-ubyte"].tolist()
+    assert np.array_equal(data.test.images[:, 0].numpy(), arrays["t10k-images-idx3-ubyte"])
+    assert data.test.labels.tolist() == arrays["t10k-labels-idx1-ubyte"].tolist()
+
+
+def test_missing_files_and_wrong_labels_of_mnist_are_named(tmp_path):
+    labels = made.mnist(tmp_path)["t10k-labels-idx1-ubyte"]
+    labels[7] = 10
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(made.idx(labels))
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte: image 7 has the label 10, expected 0 to 9"):
+        load("mnist", tmp_path)
+    (tmp_path / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no t10k-labels-idx1-ubyte\[\.gz\] in .*data get mnist --data"):
+        load("mnist", tmp_path)
+
+
+IMAGES = made.idx(np.zeros((20, 28, 28), np.uint8))
+NOISE = gzip.compress(np.random.default_rng(0).bytes(15696))
+
+
+@pytest.mark.parametrize(
+    ("content", "packed", "said"),
+    [
+        (IMAGES[:-1], False, r"expected an array of \(20, 28, 28\) in 15,696 bytes, found 15,695 bytes"),
+        (IMAGES + b"x", False, "found 15,697 or more bytes"),
+        (b"", False, "found 0 bytes"),
+        (made.idx(np.zeros((28, 28, 20), np.uint8)), False, "that begin with 000008030000001c"),
+        (gzip.compress(IMAGES + b"x"), True, "found 15,697 or more bytes"),
+        (gzip.compress(IMAGES)[:-4], True, "not a whole gzip file"),
+        (gzip.compress(IMAGES)[:20], True, "not a whole gzip file"),
+        (IMAGES, True, "not a whole gzip file"),
+        (NOISE[:5000] + bytes([NOISE[5000] ^ 255]) + NOISE[5001:], True, "not a whole gzip file"),
+    ],
+)
+def test_damaged_files_of_mnist(tmp_path, content, packed, said):
+    made.mnist(tmp_path, packed=packed)
+    (tmp_path / ("train-images-idx3-ubyte" + ".gz" * packed)).write_bytes(content)
+    with pytest.raises(DataError, match=f"train-images-idx3-ubyte.*: .*{said}"):
+        load("mnist", tmp_path)
+
+
+# The digits
+
+
+def test_digits_are_scikit_learns():
+    from sklearn.datasets import load_digits
+
+    data = load("digits")
+    assert (len(data.train), len(data.test), data.validation, data.image_shape) == (1200, 597, None, (1, 8, 8))
+    images = torch.cat([data.train.images, data.test.images]).double() * 16 / 255
+    labels = torch.cat([data.train.labels, data.test.labels])
+    ours = sorted((*row, label) for row, label in zip(images.round().flatten(1).tolist(), labels.tolist(), strict=True))
+    bundle = load_digits()
+    theirs = sorted((*row, label) for row, label in zip(bundle.data.tolist(), bundle.target.tolist(), strict=True))
+    assert ours == theirs
+    assert data.train.labels[:10].tolist() == [5, 9, 4, 2, 3, 0, 1, 5, 1, 1]  # the split is fixed for good
+    pixels = data.train.images.double() / 255
+    assert pixels.mean().item() == pytest.approx(data.mean[0], abs=1e-4)
+    assert pixels.std().item() == pytest.approx(data.std[0], abs=2e-4)
+
+
+# Names, options and splits
 
 
 @pytest.mark.parametrize(("name", "hint"), [("cifar", "did you mean 'cifar10'"), ("zzz", "expected one of 'digits'")])
@@ -30,16 +186,13 @@ def test_unknown_name(name, hint):
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ("digits", "folder")])
 def test_no_root(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        FileNotFoundError, match=f"{name}: 'data' is not a folder.*subspaces data get {name} --data data"
-    ):
+    remedy = f"subspaces data get {name} --data data"
+    with pytest.raises(FileNotFoundError, match=f"{name}: 'data' is not a folder.*{remedy}"):
         load(name)
     with pytest.raises(FileNotFoundError, match=f"not a folder.*`subspaces data get {name} --data .*nowhere"):
         load(name, tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match=f"{name}: found no .*subspaces data get {name} --data"):
-        load(name, tmp_path)
     (tmp_path / "data").mkdir()
-    with pytest.raises(FileNotFoundError, match=f"{name}: found no .* in data"):
+    with pytest.raises(FileNotFoundError, match=f"{name}: found no .* in data.*subspaces data get {name} --data"):
         load(name)
 
 
@@ -49,42 +202,31 @@ def test_bad_options(options):
         load("digits", **options)
 
 
-def test_splits_say_what_they_need():
-    images, labels = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"torch.float32 \(4, 1, 2, 2\): expected torch.uint8"):
-        Split(images.float(), labels)
-    with pytest.raises(ValueError, match=r"torch.int64 \(3,\): expected torch.int64 \(4,\)"):
-        Split(images, labels[:3])
-    with pytest.raises(ValueError, match=r"torch\.int32"):
-        Split(images, labels.int())
-
-
-def test_labels_go_with_their_images(tmp_path):
-    numbers, index = torch.arange(6), torch.tensor([4, 1, 3])
-    split = Split(numbers.to(torch.uint8).view(6, 1, 1, 1), numbers).select(index)
-    assert split.images.flatten().tolist() == split.labels.tolist() == [4, 1, 3]
-    files = Files(tmp_path, np.array([str(number).encode() for number in range(6)]), numbers).select(index)
-    assert [int(files.path(place).name) for place in range(3)] == files.labels.tolist() == [4, 1, 3]
-
-
 # Label noise and held-out images
 
 LABELS = torch.arange(20_000) % 10
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.4, 1.0])
-def test_about_nine_tenths_of_the_fraction_are_wrong(fraction):
-    changed = loading.noisy(LABELS, 10, fraction, seed=0)
-    wrong = (changed != LABELS).double().mean().item()
-    deviation = math.sqrt(fraction * 0.9 * 0.1 / len(LABELS))
-    assert abs(wrong - 0.9 * fraction) <= 5 * deviation
-    assert changed.dtype == torch.int64
+def test_noise_is_on_the_training_labels_that_stay():
+    clean, noisy = load("digits"), load("digits", label_noise=0.5, validation=200, seed=3)
+    quiet = load("digits", validation=200, seed=3)
+    assert (len(noisy.train), len(noisy.validation), len(noisy.test)) == (1000, 200, 597)
+    assert torch.equal(noisy.validation.labels, quiet.validation.labels)
+    assert torch.equal(noisy.test.labels, clean.test.labels)
+    assert torch.equal(noisy.train.images, quiet.train.images)
+    wrong = (noisy.train.labels != quiet.train.labels).double().mean()
+    assert 0.4 < wrong < 0.5
+    labels = {tuple(image): label for image, label in pairs(clean.train)}
+    assert {tuple(image): label for part in (quiet.train, quiet.validation) for image, label in pairs(part)} == labels
+
+
+def pairs(split):
+    return zip(split.images.flatten(1).tolist(), split.labels.tolist(), strict=True)
 
 
 def test_drawn_labels_are_uniform_over_all_classes():
     counts = loading.noisy(torch.zeros(20_000, dtype=torch.int64), 10, 1.0, seed=3).bincount(minlength=10)
-    chi2 = ((counts - 2000.0) ** 2 / 2000).sum()
-    assert chi2 < 27.9  # 0.1 % of 9 degrees of freedom
+    assert ((counts - 2000.0) ** 2 / 2000).sum() < 27.9  # 0.1 % of 9 degrees of freedom
 
 
 def test_exactly_the_first_of_one_order_are_drawn():
@@ -96,34 +238,22 @@ def test_exactly_the_first_of_one_order_are_drawn():
 
 def test_same_for_everyone_and_fixed_for_good():
     first = loading.noisy(LABELS, 10, 0.4, seed=5)
-    torch.manual_seed(99)
-    assert torch.equal(first, loading.noisy(LABELS, 10, 0.4, seed=5))
     assert not torch.equal(first, loading.noisy(LABELS, 10, 0.4, seed=6))
     # Who is drawn and which label they get does not depend on the labels themselves.
     other = loading.noisy((LABELS + 1) % 10, 10, 0.4, seed=5)
     moved = (first != LABELS) & (other != (LABELS + 1) % 10)
     assert torch.equal(first[moved], other[moved])
     # Written down once: files of results name a data seed.
-    assert permutation(stream(0, "label noise"), 8).tolist() == PERMUTATION
-    assert loading.noisy(torch.full((8,), 10), 10, 0.5, seed=0).tolist() == DRAWN
+    assert permutation(stream(0, "label noise"), 8).tolist() == [2, 3, 5, 4, 1, 0, 6, 7]
+    assert loading.noisy(torch.full((8,), 10), 10, 0.5, seed=0).tolist() == [10, 10, 9, 5, 2, 7, 10, 10]
 
 
-PERMUTATION = [2, 3, 5, 4, 1, 0, 6, 7]
-DRAWN = [10, 10, 9, 5, 2, 7, 10, 10]
-
-
-@pytest.mark.parametrize("count", [0, 1, 30, 99])
-def test_held_out_is_disjoint_and_complete(count):
-    stay, out = loading.held_out(100, count, seed=0)
-    assert len(out) == count
-    assert sorted([*stay.tolist(), *out.tolist()]) == list(range(100))
-    assert stay.tolist() == sorted(stay.tolist())
-
-
-@pytest.mark.parametrize("seed", [0, 3])
-def test_who_is_held_out_has_a_stream_of_its_own(seed):
+@pytest.mark.parametrize("count", [0, 30, 99])
+def test_held_out_is_disjoint_complete_and_of_a_stream_of_its_own(count):
     """Or those with noisy labels would be the ones that are left."""
-    order = permutation(stream(seed, "validation"), 100)
-    assert loading.held_out(100, 30, seed)[1].tolist() == sorted(order[:30].tolist())
-    touched = loading.noisy(torch.full((100,), 10), 10, 0.3, seed) != 10
+    stay, out = loading.held_out(100, count, seed=3)
+    order = permutation(stream(3, "validation"), 100)
+    assert out.tolist() == sorted(order[:count].tolist())
+    assert stay.tolist() == sorted(order[count:].tolist())
+    touched = loading.noisy(torch.full((100,), 10), 10, 0.3, seed=3) != 10
     assert sorted(order[:30].tolist()) != touched.nonzero().flatten().tolist()
