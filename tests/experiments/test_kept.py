@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from subspaces.experiments.kept import Kept
+from subspaces.experiments.locks import Kept
 from subspaces.experiments.training import RunError
 
 

@@ -19,11 +19,10 @@ from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.points import middle_of
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
-from subspaces.experiments.kept import Kept
+from subspaces.experiments.locks import Kept, stop_on_signals
 from subspaces.experiments.training.execution import Execution, Precision
 from subspaces.experiments.training.recipe import DATA
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.experiments.training.signals import stop_on_signals
 
 FILE = "ensembles.json"
 

@@ -15,8 +15,8 @@ from subspaces.evaluation.plane import Network
 from subspaces.evaluation.points import kind
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects, share
+from subspaces.experiments.locks import stop_on_signals
 from subspaces.experiments.training import Execution, Run
-from subspaces.experiments.training.signals import stop_on_signals
 
 
 def evaluate(

@@ -30,6 +30,7 @@ from subspaces.experiments.data import NAMES, Dataset, ResidentLoader
 from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.evaluating.captured import CapturedPredictor
 from subspaces.experiments.evaluating.training import training_of_run
+from subspaces.experiments.locks import Stop, stop_on_signals
 from subspaces.experiments.training import Execution
 from subspaces.experiments.training.batches import (
     evaluation_batches,
@@ -40,7 +41,6 @@ from subspaces.experiments.training.batches import (
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
-from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.images.decoding import centre_view, decode
 from subspaces.images.splits import Files, Images, Normalise, grey
 from subspaces.text import hint

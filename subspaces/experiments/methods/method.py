@@ -35,19 +35,11 @@ IN_A_STEP = {"outputs", "penalties", "gradient", "after_step"}
 
 
 class Hooks(Generic[M]):
-    """What a method does while its family is trained; as it stands, nothing more than that.
+    """What a method with its own fields does while its family is trained; as it stands, nothing more than that.
 
     All that is done within a step can be captured in a CUDA graph: it waits for nothing and changes its tensors in
-    place.
-
-    Several runs may be trained as one program (`together`): the family's tensors are then moved to lie beside those of
-    others, so that a hook looks them up whenever it needs them.
-
-    Args:
-        method: with its own fields.
-        family: what is trained.
-        epochs: how long.
-        seed: of the run.
+    place. Several runs may be trained as one program (`together`): the family's tensors are then moved to lie beside
+    those of others, so that a hook looks them up whenever it needs them.
     """
 
     watch: int | None = None
@@ -69,11 +61,8 @@ class Hooks(Generic[M]):
             cls.together = False
 
     def __init__(self, method: M, family: Subspace, epochs: int, seed: int) -> None:
-        self.method = method
+        self.method, self.family, self.epochs, self.seed = method, family, epochs, seed
         self.numbers: Mapping[str, Any] = {name: getattr(method, name) for name in self.varying}
-        self.family = family
-        self.epochs = epochs
-        self.seed = seed
 
     def outputs(self, x: Tensor) -> Any:
         """Return what the loss is taken of: the outputs on a batch, or a `Sampled` that holds them."""
@@ -187,9 +176,8 @@ class Method:
         """Return its own fields as they are defined."""
         for entry in dataclasses.fields(cls):
             if "help" not in entry.metadata:
-                raise ArgumentError(
-                    f"{cls.name} does not say what {entry.name} is for: expected setting(default, text)"
-                )
+                what = f"{cls.name} does not say what {entry.name} is for"
+                raise ArgumentError(f"{what}: expected setting(default, text)")
         return dataclasses.fields(cls)
 
     @classmethod

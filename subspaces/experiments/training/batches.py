@@ -20,7 +20,6 @@ from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import registry
 
 Batch = tuple[Tensor, Tensor]
-ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
 
 
 def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:

@@ -18,10 +18,9 @@ from subspaces.errors import ArgumentError
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks
 from subspaces.experiments.training.batches import Stream, training_batches
-from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.execution import ALONE, Execution, World
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.step import Step
-from subspaces.experiments.training.world import ALONE, World
 from subspaces.networks import registry
 
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)

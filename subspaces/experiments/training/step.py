@@ -11,23 +11,22 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, takewhile
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.experiments.data import Abreast, ResidentLoader
-from subspaces.experiments.methods import Backward, Hooks
+from subspaces.experiments.methods import Backward
 from subspaces.experiments.training.batches import Stream
-from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from subspaces.experiments.training.engine import Engine
+    from subspaces.experiments.training.stack import Stack
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
 GRAPH_WARMUP, WARMUP = 2, 3
 COMPILED = 2**16  # versions of one function that the compiler may make: some for every engine
-
-
 R = TypeVar("R")
 
 
@@ -38,36 +37,10 @@ def many_compiled() -> AbstractContextManager[None]:
     return patch
 
 
-class Moved(Protocol):
-    """What a step moves forward: a run, or several whose tensors lie side by side."""
-
-    recipe: Recipe
-    execution: Execution
-    device: torch.device
-    stream: torch.cuda.Stream | None
-    optimizer: torch.optim.Optimizer
-    totals: Tensor
-    hooks: Hooks[Any]
-    several: bool
-
-    @property
-    def loader(self) -> ResidentLoader | Abreast | Stream:
-        """Its batches."""
-
-    def objective(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return what is to be made smaller, of a batch, and add loss and correct predictions to the totals."""
-
-    def after_step(self) -> None:
-        """Take note of the weights that a step has made."""
-
-    def live(self) -> dict[str, Tensor]:
-        """Return every tensor that a step changes, by name."""
-
-
 class Step:
-    """One step after the other."""
+    """One step after the other, of a run or of several whose tensors lie side by side."""
 
-    def __init__(self, moved: Moved) -> None:
+    def __init__(self, moved: "Engine | Stack") -> None:
         self.moved = moved
         self._take, self._objective = moved.loader.take, moved.objective
         self._update: Callable[[], Any] = moved.optimizer.step

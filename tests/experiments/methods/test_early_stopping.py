@@ -1,10 +1,10 @@
 """The best epoch: by validation images, with what test images would have chosen beside it."""
 
 import torch
+from subspaces.experiments.methods.early_stopping import EarlyStopping, Stopping
 from torch import nn
 
 import subspaces as ss
-from subspaces.experiments.methods.early_stopping import EarlyStopping, Stopping
 
 SCORES = [(0.5, 0.4), (0.8, 0.6), (0.7, 0.9), (0.8, 0.8)]
 

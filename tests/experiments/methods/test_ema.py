@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from subspaces.experiments.methods.ema import Averaging, Ema
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.experiments.methods.ema import Averaging, Ema
 
 
 def averaging(network: nn.Module, decay: float) -> Averaging:

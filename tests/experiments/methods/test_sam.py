@@ -3,11 +3,11 @@
 import math
 
 import torch
+from subspaces.experiments.methods.sam import sharp_gradient
 from torch import nn
 from torch.testing import assert_close
 
 from subspaces.experiments.methods import Backward
-from subspaces.experiments.methods.sam import sharp_gradient
 
 
 def test_on_a_parabola_by_hand():

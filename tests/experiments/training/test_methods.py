@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from subspaces.experiments.methods.early_stopping import Stopping
 from torch import Tensor, nn
 from torch.testing import assert_close
 from training_cases import CPU, DIGITS, accuracy, digits, make_mlp, train_one
@@ -15,7 +16,6 @@ import subspaces as ss
 from subspaces.core.layout import Layout
 from subspaces.experiments import data
 from subspaces.experiments.methods import checkpoints
-from subspaces.experiments.methods.early_stopping import Stopping
 from subspaces.experiments.training import Recipe, Run
 from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, training_batches

@@ -28,9 +28,9 @@ from training_cases import (
 
 import subspaces as ss
 from subspaces.evaluation import environment
+from subspaces.experiments.locks import stop_on_signals
 from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, run_files
 from subspaces.experiments.training.scheduling import Scheduler
-from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.version import __version__
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from training_cases import CPU, DIGITS, Watch, assert_same_end, digits, train_one, train_runs
 
+from subspaces.experiments.locks import Stop
 from subspaces.experiments.training import Execution, Run, scheduling
 from subspaces.experiments.training.scheduling import Scheduler, fitting
-from subspaces.experiments.training.signals import Stop
 from subspaces.experiments.training.trainer import Clock
 
 RUNS = [replace(DIGITS, seed=seed, epochs=1) for seed in range(4)]

@@ -14,7 +14,7 @@ from subspaces.core import storage
 from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
-from subspaces.experiments.kept import Kept
+from subspaces.experiments.locks import Kept
 from subspaces.experiments.studies.instability import MIXTURES, Mixing
 from subspaces.experiments.training import Execution, Recipe, Run, scheduling
 from subspaces.experiments.training.engine import Engine
