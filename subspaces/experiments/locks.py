@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,8 +95,9 @@ def beside(path: Path, key: Any) -> AbstractContextManager[str | None]:
 
 def _acquired(path: Path, blocking: bool) -> FileLock | None:
     """Return the lock of a file, or None if another process has it and it is not waited for."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
+    with suppress(FileNotFoundError, NotADirectoryError):  # asked once: another process may remove it at any moment
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
     lock = FileLock(path)
     for left in reversed(range(TRIES)):
         try:

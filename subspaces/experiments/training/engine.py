@@ -63,8 +63,7 @@ class Objective(nn.Module):
 class Engine:
     """A family, its data and its optimiser on one device, and the `step` that moves them forward.
 
-    `images` is the loader of another engine, to share images in memory. Of several processes (`world`) each has a part
-    of the vertices and a share of the data.
+    `images` is the loader of another engine, to share them. Of several processes each has a part of the vertices.
     """
 
     def __init__(
@@ -201,9 +200,8 @@ def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) ->
     """Return the family at its start, fixed by the recipe's seed."""
 
     def network() -> nn.Module:
-        module = registry.build(
-            recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape, dropout=recipe.dropout
-        )
+        options: dict[str, Any] = {"classes": len(dataset.classes), "image_shape": dataset.image_shape}
+        module = registry.build(recipe.network, dropout=recipe.dropout, **options)
         if execution.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module

@@ -192,11 +192,11 @@ class Run:
             return int(json.loads(storage.read_header(path)["progress"])["lines"])
         except FileNotFoundError:  # it has just been dropped: the run has ended
             return 0
-        except (storage.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:  # of which a `DamageError` is one
             raise run_files.damaged(path, error, self._state_remedy) from None
 
     def _synced_lines(self) -> int:
-        """Return how many lines the log has, which are brought to the disk before something counts on them."""
+        """Bring the log to the disk before something counts on it, and return how many lines it has."""
         path = self.folder / LOG
         if not path.is_file():
             return 0
