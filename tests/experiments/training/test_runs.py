@@ -247,13 +247,6 @@ def test_only_one_process_trains_a_run(tmp_path: Path):
     assert run.finished
 
 
-def test_a_run_that_never_starts_leaves_no_folder(tmp_path):
-    run = Run.under(tmp_path, Recipe(name="never"))
-    with run.locked():
-        assert run.folder.is_dir()
-    assert not run.folder.exists()
-
-
 def test_folders_that_were_only_reserved_are_left_out(tmp_path: Path):
     """What a process leaves that was killed while it waited: the folders of runs that it never started."""
     for name in ("reserved", "begun", "started", "empty"):

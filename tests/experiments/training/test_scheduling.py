@@ -18,7 +18,7 @@ from subspaces.cli import main as app
 from subspaces.experiments.locks import Stop
 from subspaces.experiments.training import Execution, Recipe, Run, train
 from subspaces.experiments.training.display import Display
-from subspaces.experiments.training.scheduling import Scheduler
+from subspaces.experiments.training.scheduling import Scheduler, groups
 
 RUNS = [replace(DIGITS, seed=seed, epochs=1) for seed in range(4)]
 
@@ -51,6 +51,13 @@ def test_runs_are_let_in_until_the_memory_is_taken(sizes, expected, monkeypatch,
     device.runs = [Run.under(tmp_path, recipe) for recipe in RUNS]
     device.train(device.runs)
     assert device.most == expected
+
+
+def test_runs_with_the_same_images_and_batches_are_a_group(tmp_path: Path):
+    apart = [{}, {"data_seed": 2}, {"validation": 9}, {"batch": 10}, {"dropout": 0.1}]
+    alike = [{"seed": 2}, {"pad": 2}, {"method": "line"}, {"label_noise": 0.2}]
+    runs = [Run.under(tmp_path, replace(DIGITS, **changes)) for changes in (*apart, *alike)]
+    assert groups(runs) == [[runs[0], *runs[5:]], *([run] for run in runs[1:5])]
 
 
 def test_the_rest_waits_and_ends_as_if_alone(tmp_path: Path):
