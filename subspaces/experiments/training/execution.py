@@ -207,8 +207,8 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
         if not lost and not isinstance(error, dist.DistError):
             raise
         why = "see its error above, or what ended it (memory, a machine)"
-        told = f"process {rank} of {size} has lost another one: {why}"
-        raise LostError(f"{told}; the same command continues from the last checkpoint") from None
+        remedy = "the same command continues from the last checkpoint"
+        raise LostError(f"process {rank} of {size} has lost another one: {why}; {remedy}") from None
     finally:
         if ours:
             leave()
@@ -217,8 +217,8 @@ def joined(execution: Execution) -> Iterator[tuple[World, Execution]]:
 def leave() -> None:
     """Destroy all process groups of this process, so that it can end.
 
-    A thread of gloo needs the GIL to drop a tensor, which may be after the collective has returned, and before Python
-    3.14 one that asks for it while the interpreter ends aborts the process: so the GIL is free here for a moment.
+    A thread of gloo that asks for the GIL while the interpreter ends, to drop a tensor, aborts the process before
+    Python 3.14: so the GIL is free here for a moment.
     """
     time.sleep(LEAVE)
     with suppress(RuntimeError):  # of a process that is gone

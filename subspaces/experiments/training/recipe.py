@@ -88,9 +88,8 @@ class Recipe:
 
     def _refuse(self, kind: type[Method], own: Mapping[str, Any]) -> None:
         """Refuse fields that the method does not have."""
-        for name in kind.names():
-            if name in COMMON:
-                raise ArgumentError(f"the method {kind.name} has a field {name!r}, as every recipe has: rename it")
+        for name in COMMON.keys() & kind.names():
+            raise ArgumentError(f"the method {kind.name} has a field {name!r}, as every recipe has: rename it")
         for name in own:
             if not users(name):
                 raise ArgumentError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")

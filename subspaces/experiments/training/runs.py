@@ -76,9 +76,8 @@ class Run:
     @staticmethod
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
         """Return the folders without those that hold nothing but the lock, and the log, of a run that never started."""
-        own = {LOCK, LOG}
         found = {path: os.listdir(path) if path.is_dir() else ["none"] for path in map(Path, folders)}
-        return [path for path, names in found.items() if any(not n.endswith(".partial") for n in {*names} - own)]
+        return [path for path, names in found.items() if {n for n in names if not n.endswith(".partial")} - {LOCK, LOG}]
 
     def check_trusted(self, trust: bool) -> None:
         """Refuse to call a network factory that only the folder names, unless it is trusted."""
@@ -263,10 +262,7 @@ class Run:
         run_files.write_tensors(self.folder / KEPT, tensors, {"log": json.dumps(self.log())}, self.recipe.key)
 
     def finish(self, result: Mapping[str, Any], families: Mapping[str, str]) -> None:
-        """Write the result, which marks the run as finished, and drop the checkpoint.
-
-        `families` are the checksums of the families' files that belong to it.
-        """
+        """Write the result with the checksums of its families, which finishes the run, and drop the checkpoint."""
         self._write(RESULT, {**result, "lines": self._synced_lines(), "families": dict(families)})
         (self.folder / STATE).unlink(missing_ok=True)
 
@@ -281,19 +277,15 @@ class Run:
 
     @contextmanager
     def attempt(self) -> Iterator[str | None]:
-        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
-
-        A folder without a run in it is removed at the end.
-        """
+        """Keep other processes out of the folder and yield None, or else who is in it; remove it if no run began."""
         with locks.made(self.folder), locks.attempt(self.folder / LOCK) as holder:
             if holder == f"process {os.getpid()}":  # for which we would wait for ever
                 raise RunError(f"{self.folder} is in use by {holder}")
             try:
                 yield holder
             finally:
-                if holder is None and not self.begun([self.folder]):  # it was never started: leave nothing behind
-                    with suppress(OSError):
-                        shutil.rmtree(self.folder)
+                if holder is None and not self.begun([self.folder]):
+                    shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -57,10 +57,10 @@ class Clock:
 
 
 class Trainer:
-    """One run in training. Between its steps others may have their turn: see `steps()`.
+    """One run in training, between whose steps others may have their turn (`steps`).
 
-    `images` is the loader of another, whose training images it may share. Several processes (`world`) each have a
-    trainer of the same run, which make the same calls; what is written is written by the first.
+    `images` is the loader of another, whose images it may share. Of several processes, which each have a trainer of the
+    run and make the same calls, the first writes.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Trainer:
     def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
         """Return this process's part of what each of several has left; None for one that was not there."""
         rows = tensors[name].view(-1, tensors[name].shape[-1]) if name in tensors else torch.empty(0)
-        # A copy: torch reads the numbers from where the whole begins, not from where the row does.
+        # A copy: torch reads the numbers from where the whole begins.
         return rows[self.world.rank].clone() if self.world.rank < len(rows) else None
 
     def checkpoint(self) -> None:
@@ -147,9 +147,8 @@ class Trainer:
     @property
     def due(self) -> bool:
         """Whether it is time for a checkpoint, by the clock of any process."""
-        if not self.world.alone and self.done % EVERY:
-            return False
-        return bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
+        asked = self.world.alone or self.done % EVERY == 0
+        return asked and bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
 
     # Epochs
 
@@ -240,10 +239,9 @@ class Trainer:
     # Evaluation
 
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
-        """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
+        """Return the accuracy of a copy of the midpoint on held-out images, with statistics of so many batches.
 
-        It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
-        there are validation images, the test set is left alone until the end, unless every split is asked for.
+        While there are validation images, the test set is left alone until the end, unless every split is asked for.
         """
         with self.engine.tracking_statistics():
             network = self.hooks.current_family().midpoint()
@@ -271,8 +269,7 @@ class Trainer:
         return int(found[0]) / int(found[1])
 
     def _autocast(self) -> torch.autocast:
-        low = self.execution.precision == "bfloat16"
-        return torch.autocast(self.engine.device.type, torch.bfloat16, enabled=low)
+        return torch.autocast(self.engine.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16")
 
     def _own_random_numbers(self) -> Any:
         """Give back the random numbers that dropout takes while statistics are made."""
@@ -311,9 +308,8 @@ class Trainer:
         if family is not trained and trained.shape.vertices > 1:
             families[self.run.trained_file.name] = self._write(trained, self.run.trained_file)
         families[self.run.family_file.name] = self._write(family, self.run.family_file)
-        distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
-        scores = self._accuracies(network, self.splits)
-        found = {**distances, **scores, **self.hooks.summary()}
+        found: dict[str, Any] = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
+        found |= self._accuracies(network, self.splits) | self.hooks.summary()
         self.world.on_first(lambda: self.run.finish({**self.run.log()[self.hooks.epoch - 1], **found}, families))
 
     def _write(self, family: Subspace, path: Path) -> str:
