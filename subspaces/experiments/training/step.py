@@ -11,17 +11,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from subspaces.experiments.methods import Backward
+from subspaces.experiments.data import Abreast, ResidentLoader
+from subspaces.experiments.methods import Backward, Hooks
 from subspaces.experiments.training.batches import Stream
-
-if TYPE_CHECKING:
-    from subspaces.experiments.training.engine import Engine
-    from subspaces.experiments.training.stack import Stack
+from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.recipe import Recipe
 
 GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may start as zeros
 GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
@@ -37,10 +36,29 @@ def many_compiled() -> AbstractContextManager[None]:
     return patch
 
 
+class Moved(Protocol):
+    """A run, or several whose tensors lie side by side."""
+
+    recipe: Recipe
+    execution: Execution
+    device: torch.device
+    stream: torch.cuda.Stream | None
+    optimizer: torch.optim.Optimizer
+    totals: Tensor
+    hooks: Hooks[Any]
+    several: bool
+
+    @property
+    def loader(self) -> ResidentLoader | Abreast | Stream: ...
+    def objective(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def after_step(self) -> None: ...
+    def live(self) -> dict[str, Tensor]: ...
+
+
 class Step:
     """One step after the other, of a run or of several whose tensors lie side by side."""
 
-    def __init__(self, moved: "Engine | Stack") -> None:
+    def __init__(self, moved: Moved) -> None:
         self.moved = moved
         self._take, self._objective = moved.loader.take, moved.objective
         self._update: Callable[[], Any] = moved.optimizer.step
