@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from seed_cases import FIELDS
 
 import subspaces as ss
 from subspaces.experiments import data
@@ -49,41 +51,17 @@ BAD = {
     "augment": ["resized", "none", 3],
     "fingerprint": [3, "flowers:3:0123456789ab"],
 }
-OTHER = {
-    "dataset": "digits",
-    "label_noise": 0.2,
-    "validation": 10,
-    "data_seed": 1,
-    "pad": 2,
-    "flip": False,
-    "network": "lenet",
-    "dropout": 0.1,
-    "method": "line",
-    "vertices": 4,
-    "layerwise": True,
-    "init": "point",
-    "beta": 0.5,
-    "samples": 2,
-    "feature_similarity": 0.5,
-    "label_smoothing": 0.1,
-    "epochs": 10,
-    "batch": 64,
-    "optimizer": "Adam",
-    "learning_rate": 0.2,
-    "momentum": 0.8,
-    "weight_decay": 1e-3,
-    "schedule": "constant",
-    "seed": 1,
-    "ema_decay": 0.9,
-    "sam_rho": 0.1,
-    "epsilon": 0.2,
-    "keep_epoch": 3,
-    "start_from": "other-seed0-0123456789",
-    "image_size": 32,
-    "augment": "resized-crop",
-    "fingerprint": "flowers:3:0123456789ab",
+OWN = {"dataset": "folder"}
+USED: dict[str, tuple[dict[str, Any], Any]] = {  # a recipe that uses a field, and another value of it
+    **FIELDS,
+    "flip": ({}, False),
+    "augment": ({"pad": 0}, "resized-crop"),
+    "keep_epoch": ({}, 3),
+    "start_from": ({}, "other-seed0-0123456789"),
+    "image_size": (OWN, 32),
+    "fingerprint": (OWN, "flowers:3:0123456789ab"),
 }
-FIELDS = list(all_fields())
+OTHER = {name: value for name, (_, value) in USED.items()}
 
 
 def user(name: str) -> dict[str, str]:
@@ -92,8 +70,8 @@ def user(name: str) -> dict[str, str]:
 
 
 def test_every_field_is_in_the_tables_of_these_tests():
-    assert set(BAD) == set(FIELDS)
-    assert set(OTHER) == set(FIELDS) - {"name"}
+    assert set(BAD) == set(all_fields())
+    assert set(OTHER) == set(all_fields()) - {"name"}
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
@@ -193,26 +171,11 @@ def test_fields_that_do_not_fit_the_method(changes, message):
 # Keys
 
 
-BESIDE = {
-    "feature_similarity": {"samples": 2},
-    "image_size": {"dataset": "folder"},
-    "fingerprint": {"dataset": "folder"},
-    "augment": {"pad": 0},
-}
-
-
-def base(name: str) -> Recipe:
-    return Recipe(**user(name), **BESIDE.get(name, {}))
-
-
-def changed(name: str) -> Recipe:
-    return dataclasses.replace(base(name), **{name: OTHER[name]})
-
-
 @pytest.mark.parametrize("name", sorted(OTHER))
 def test_every_field_changes_the_key_and_comes_back_from_json(name):
-    recipe = changed(name)
-    assert recipe.key != base(name).key
+    base = Recipe(**USED[name][0])
+    recipe = dataclasses.replace(base, **{name: OTHER[name]})
+    assert recipe.key != base.key
     back = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
     assert (back, back.key) == (recipe, recipe.key)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from seed_cases import numbered, taken, use_numbered
+from seed_cases import FIELDS, numbered, taken, use_numbered
 from training_cases import contents, rows
 
 import subspaces as ss
@@ -30,37 +30,6 @@ BASE = Recipe(
     batch=32,
     learning_rate=0.02,
 )
-LINE, SIMPLEX = {"method": "line"}, {"method": "simplex", "vertices": 3}
-FIELDS: dict[str, tuple[dict[str, Any], Any]] = {  # the recipe that uses it, and another value
-    "dataset": ({}, "mnist"),
-    "label_noise": ({}, 0.6),
-    "validation": ({}, 20),
-    "data_seed": ({}, 1),
-    "pad": ({}, 1),
-    "flip": ({}, True),
-    "network": ({}, "lenet"),
-    "dropout": ({"network": "seed_cases:probe"}, 0.5),
-    "method": ({}, "line"),
-    "vertices": (SIMPLEX, 4),
-    "layerwise": (LINE, True),
-    "init": (LINE, "point"),
-    "beta": (LINE, 3.0),
-    "samples": (LINE, 2),
-    "feature_similarity": ({**LINE, "samples": 2, "feature_similarity": 0.5}, 3.0),
-    "label_smoothing": ({}, 0.2),
-    "epochs": ({}, 3),
-    "batch": ({}, 16),
-    "optimizer": ({}, "Adam"),
-    "learning_rate": ({}, 0.03),
-    "momentum": ({}, 0.5),
-    "weight_decay": ({}, 0.1),
-    "schedule": ({}, "constant"),
-    "seed": ({}, 1),
-    "ema_decay": ({"method": "ema"}, 0.5),
-    "sam_rho": ({"method": "sam"}, 0.5),
-    "epsilon": ({"method": "integral"}, 0.5),
-    "augment": ({}, "resized-crop"),
-}
 ELSEWHERE = {"image_size", "fingerprint", "start_from"}  # see test_folder_runs and test_resume
 IDLE = {"name": "other", "keep_epoch": 1}
 QUIET = {"show": "quiet", "tensorboard": False, "device": "cpu"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from seed_cases import BASE, CHANGED, FIELDS, Call, taken, use_numbered
+from seed_cases import BASE, CHANGED, SEEDS, Call, taken, use_numbered
 
 import subspaces as ss
 from subspaces.core import storage
@@ -144,7 +144,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         use_numbered(patch)
         patch.setattr("subspaces.experiments.training.scheduling.train_group", noting)
         recipes = {"none": BASE, "again": BASE}
-        recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in FIELDS}
+        recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in SEEDS}
         yield {
             name: Observed(recipe, tmp_path_factory.mktemp(name), request.param, datasets)
             for name, recipe in recipes.items()
@@ -154,7 +154,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_each_seed_decides_what_it_names_and_nothing_else(observed):
     base = observed["none"].drawn
     assert observed["again"].drawn == base
-    found = {what: tuple(field for field in FIELDS if observed[field].drawn[what] != base[what]) for what in base}
+    found = {what: tuple(field for field in SEEDS if observed[field].drawn[what] != base[what]) for what in base}
     assert found == {what: DECIDES[what] for what in base}
     assert len(base) == (len(DECIDES) if observed["none"].execution.resident else 14)
 
