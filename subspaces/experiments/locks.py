@@ -126,7 +126,9 @@ def _holder(path: Path) -> str:
 def wait(held: Mapping[str, str], doing: str, told: set[str], stop: Stop) -> None:
     """Wait for a moment while others hold pieces, by their name, and say so once for each process."""
     for name, holder in held.items():
-        if holder not in told:
+        if "?" in holder and name not in told:  # it is about to write its name, or to let go
+            told.add(name)
+        elif holder not in told:
             told.add(holder)
             sys.stderr.write(f"waiting for {name}, which {holder} is {doing}\n")
             sys.stderr.flush()

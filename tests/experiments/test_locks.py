@@ -107,6 +107,14 @@ def test_disks_without_locks_and_read_only_ones_are_named(number: int, tmp_path:
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_one_that_is_waited_for_is_named_once_and_not_before_it_has_a_name(capsys: pytest.CaptureFixture[str]):
+    told = set[str]()
+    for holder in ("process ?", "process 5", "process 5", "process ?"):
+        locks.wait({"a run": holder}, "training", told, locks.Stop())
+    said = "waiting for a run, which process 5 is training\nwaiting for a run, which process ? is training\n"
+    assert capsys.readouterr().err == said
+
+
 # Numbers that are kept in a file
 
 
