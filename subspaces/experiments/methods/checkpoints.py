@@ -24,8 +24,7 @@ from subspaces.experiments.methods.rates import cosine, cycle, short, warmup_cos
 AVERAGED_FROM, AVERAGED_AT = 0.75, 0.5  # SWA: of the epochs, and of the peak of the learning rate
 TRIANGLES_FROM = 0.8  # FGE: of the epochs
 TRIANGLES_AT = (0.5, 0.005)  # of the peak: where a short cycle begins and where a member is taken
-Rows = dict[str, Tensor]
-"""The weights of one network: a row [n] for each group of parameters."""
+Rows = dict[str, Tensor]  # the weights of one network: a row [n] for each group of parameters
 
 
 def rows(family: Subspace, vertex: int = 0) -> Rows:

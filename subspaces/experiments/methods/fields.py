@@ -31,9 +31,8 @@ FRACTION = Limit("a fraction of at least 0 and below 1", lambda value: 0 <= valu
 def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) -> Any:
     """Return a field of a frozen dataclass with a help text, and a limit of the numbers that it may be.
 
-    Args:
-        more: `most`, the largest number; `symbol`, what a label calls it; `label`, a function of the value that
-            returns how the name of the method tells it; `choices`, a function that returns the names it may be.
+    There may be `most`, the largest number; `symbol`, what a label calls it; `label`, a function of the value that
+    returns how the name of the method tells it; `choices`, a function that returns the names it may be.
     """
     return dataclasses.field(default=default, metadata={"help": text, "limit": limit, **more})
 

@@ -7,12 +7,9 @@ With f(x, P(alpha)) = g(x, P(0)) + d/dalpha g(x, P(alpha)) the mean of f over th
 In training the derivative is a finite difference over epsilon, at an alpha that is drawn from all of [0, 1], as in the
 paper: a line goes on beyond its end, up to P(1 + epsilon). With a finite epsilon
 
-    int_0^1 f = g(0) + (int_1^(1 + epsilon) g - int_0^epsilon g) / epsilon
-              = g(1) + epsilon/2 (g'(1) - g'(0)) + O(epsilon^2),
+    int_0^1 f = g(1) + epsilon/2 (g'(1) - g'(0)) + O(epsilon^2),
 
-while the sum over steps of epsilon telescopes, and is g(1) for every epsilon that divides 1, but for rounding:
-
-    sum over alpha = 0, epsilon, …, 1 - epsilon of epsilon f(alpha) = g(1).
+while the mean of f over alpha = 0, epsilon, …, 1 - epsilon is g(1), but for rounding, for every epsilon that divides 1.
 """
 
 from dataclasses import dataclass

@@ -35,9 +35,7 @@ from subspaces.experiments.training.scheduling import Failure, groups, stacks
 from subspaces.experiments.training.trainer import TrainingError
 
 RETRIES = 5  # times that a task begins again whose worker was lost
-CONNECT = 5.0  # seconds for an address to answer
-PAUSE = 0.1  # seconds between two looks at the tasks
-AGAIN = 2.0  # seconds between two requests to stop: a task that is about to begin may not hear the first
+CONNECT, PAUSE, AGAIN = 5.0, 0.1, 2.0  # seconds for an address to answer, between looks, between requests to stop
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 Trains = Callable[..., list[Run]]
@@ -189,7 +187,7 @@ def connected(address: str) -> Iterator[Any]:
     os.environ.update({name: QUIET[name] for name in new})
     options = {"include_dashboard": False if found == "local" else None, "logging_level": logging.CRITICAL}
     try:
-        with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
+        with chdir("/"):  # workers import from the current folder before all else
             ray.init(found, log_to_driver=False, **options)
     except (RuntimeError, ValueError, ConnectionError) as error:  # other versions, or no token
         raise ConnectionError(f"ray={found!r}: {' '.join(str(error).split())}") from None
