@@ -30,8 +30,7 @@ from subspaces.experiments import data
 from subspaces.experiments.data.loading import SOURCES
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.recipes import RECIPES
+from subspaces.experiments.training.recipe import RECIPES, Recipe
 from subspaces.experiments.training.stack import Stack
 from subspaces.experiments.training.step import GRAPH_STEPS, many_compiled
 

@@ -44,7 +44,7 @@ LONG = (
     *("evaluation", "pages", "test_reproduce", "test_world", "integrations", "test_campaign", "test_figures"),
     *("comparison", "test_compile", "test_cluster", "production", "test_ensembles", "test_outside"),
     *("test_resume", "test_subspace"),
-    *("test_any_network", "test_storage", "test_grid", "test_methods", "test_sharing", "test_cli_options"),
+    *("test_any_network", "test_storage", "test_grid", "test_methods", "test_scheduling", "test_cli_options"),
     *("test_run_files", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
     *("test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
 )

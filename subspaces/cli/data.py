@@ -8,7 +8,6 @@ from subspaces.cli.errors import usage
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import bars
 from subspaces.experiments import data as sets
-from subspaces.experiments.training.display import progress_bar
 from subspaces.text import nearest
 
 
@@ -51,7 +50,7 @@ def check(options: argparse.Namespace) -> int:
     """Say what is there of a data set, and what is wrong with it; the exit code is 1 if something is."""
     name, data = options.name, options.data
     _check_name(name)
-    with progress_bar("bar") as progress:
+    with bars(True) as progress:
         problems = sets.check(name, data, progress)
     for problem in problems:
         printing.echo(f"wrong: {problem}")

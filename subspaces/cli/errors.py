@@ -18,8 +18,8 @@ from subspaces.core import memory
 from subspaces.errors import ArgumentError, UserError
 from subspaces.experiments.data import DataWarning
 from subspaces.experiments.training import Execution, Stopped
+from subspaces.experiments.training.execution import started
 from subspaces.experiments.training.recipe import all_fields
-from subspaces.experiments.training.world import started
 from subspaces.text import printable
 
 BUG = (

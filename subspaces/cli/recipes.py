@@ -12,8 +12,7 @@ from subspaces.cli.errors import usage
 from subspaces.evaluation.comparing import in_words
 from subspaces.experiments.opening import training_of
 from subspaces.experiments.training import RECIPES, Recipe
-from subspaces.experiments.training.recipe import all_fields
-from subspaces.experiments.training.recipes import find
+from subspaces.experiments.training.recipe import all_fields, find
 
 
 def add(commands: Any) -> None:

@@ -12,7 +12,7 @@ from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
 from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.display import Mode
-from subspaces.experiments.training.world import started
+from subspaces.experiments.training.execution import started
 
 
 def add(commands: Any) -> None:

@@ -20,7 +20,7 @@ from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_toge
 from subspaces.experiments.opening import evaluation_of
 from subspaces.experiments.training import Recipe, Run, train
 from subspaces.experiments.training.display import Mode
-from subspaces.experiments.training.recipes import find
+from subspaces.experiments.training.recipe import find
 from subspaces.reports.page import write_report
 
 OTHERS = 1000  # the second network of a seed has this much more for a seed

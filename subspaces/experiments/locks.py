@@ -1,4 +1,4 @@
-"""How processes share work: each piece is done once, and what another process holds is put off.
+"""How processes share work: each piece is done once, what another process holds is put off, and a signal stops all.
 
 A lock is a `filelock` of the kernel's: it ends with its process, however that ends. Only a process that holds nothing
 waits for another.
@@ -7,24 +7,63 @@ waits for another.
 import hashlib
 import json
 import os
+import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from subspaces.core.storage import TRIES, sweep
-
-if TYPE_CHECKING:
-    from subspaces.experiments.training.signals import Stop
+from subspaces.evaluation import files
 
 PAUSE = 0.1  # seconds between two looks at what others do
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Stopped(Exception):  # noqa: N818
+    """The work was asked to stop, and what was done is kept."""
+
+
+class Stop:
+    """Says whether a signal has asked to stop."""
+
+    signal: int | None = None
+
+    def raise_if_stopped(self) -> None:
+        """Stop if that was asked for."""
+        if self.signal is not None:
+            raise Stopped(signal.Signals(self.signal).name)
+
+
+@contextmanager
+def stop_on_signals(patient: bool = False) -> Iterator[Stop]:
+    """Turn Ctrl-C and SIGTERM into a request; a second one acts at once.
+
+    `patient`: it does not, for those who are asked again and again, as torchrun and Ray do.
+    """
+    stop = Stop()
+    previous: dict[int, Any] = {}
+
+    def request(number: int, frame: object) -> None:
+        stop.signal = number
+        for known, handler in previous.items() if not patient else ():
+            signal.signal(known, handler)
+
+    try:
+        with suppress(ValueError):  # not in the main thread: signals are someone else's business
+            for wanted in (signal.SIGINT, signal.SIGTERM):
+                previous[wanted] = signal.signal(wanted, request)
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -56,8 +95,9 @@ def beside(path: Path, key: Any) -> AbstractContextManager[str | None]:
 
 def _acquired(path: Path, blocking: bool) -> FileLock | None:
     """Return the lock of a file, or None if another process has it and it is not waited for."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
+    with suppress(FileNotFoundError, NotADirectoryError):  # asked once: another process may remove it at any moment
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(f"{path} is a link or no file: expected a lock that is made here; remove it")
     lock = FileLock(path)
     for left in reversed(range(TRIES)):
         try:
@@ -83,10 +123,12 @@ def _holder(path: Path) -> str:
     return f"process {number or '?'}{elsewhere}"
 
 
-def wait(held: Mapping[str, str], doing: str, told: set[str], stop: "Stop") -> None:
+def wait(held: Mapping[str, str], doing: str, told: set[str], stop: Stop) -> None:
     """Wait for a moment while others hold pieces, by their name, and say so once for each process."""
     for name, holder in held.items():
-        if holder not in told:
+        if "?" in holder and name not in told:  # it is about to write its name, or to let go
+            told.add(name)
+        elif holder not in told:
             told.add(holder)
             sys.stderr.write(f"waiting for {name}, which {holder} is {doing}\n")
             sys.stderr.flush()
@@ -99,7 +141,7 @@ def share(
     attempt: Callable[[T], AbstractContextManager[str | None]],
     work: Callable[[T], R],
     named: Callable[[T], str],
-    stop: "Stop",
+    stop: Stop,
 ) -> list[R]:
     """Do all pieces, first those that nobody holds, and return what came of each, in their order.
 
@@ -135,3 +177,28 @@ def made(folder: Path) -> Iterator[None]:
         for each in new:
             with suppress(OSError):
                 each.rmdir()
+
+
+class Kept:
+    """A JSON file of numbers with the keys of what was measured, which several processes may read and add to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def find(self, key: Mapping[str, Any]) -> Any:
+        """Return what was measured of a key; None if nothing was."""
+        return next((value for found, value in self.items() if found == key), None)
+
+    def add(self, key: Mapping[str, Any], value: Any) -> None:
+        """Add an entry, in place of an earlier one with the same key."""
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        with attempt(lock, keep=False, wait=True):  # or what others add meanwhile would be lost
+            entries = [*(each for each in self.items() if each[0] != key), (dict(key), value)]
+            files.write_json(self.path, {"measured": [{"key": each, "value": kept} for each, kept in entries]})
+
+    def items(self) -> list[tuple[dict[str, Any], Any]]:
+        """Return all keys, and what was measured of them."""
+        if not self.path.exists():
+            return []
+        found = files.read_json(self.path, "remove it, and it is measured again")
+        return [(each["key"], each["value"]) for each in found["measured"]]

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from campaign import children, scenes
-from campaign.crashes import Crashes
+from campaign.crashes import Crashes, Kills
 from campaign.damage import Damage
 from campaign.judge import Outcome
-from campaign.kills import Kills
 from campaign.nonsense import Commands
 
 KINDS: dict[str, Any] = {"damage": Damage, "kills": Kills, "crashes": Crashes, "commands": Commands}

@@ -73,23 +73,19 @@ def _header(content: dict[str, Any], body: int = 64) -> bytes:
 
 CONTENTS: dict[str, bytes] = {
     "deep lists": b"[" * 100_000 + b"]" * 100_000,
-    "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "a long number": b'{"epoch": ' + b"9" * 10_000 + b"}",
     "null": b"null",
     "NaN": b'{"epoch": NaN, "loss": Infinity}',
     "a lone surrogate": b'{"name": "\\ud800"}',
-    "null bytes": bytes(1000),
     "a header of 2^60 bytes": struct.pack("<Q", 1 << 60) + b"{}",
     "a tensor of 2^50 numbers": _header({"a": {"dtype": "F32", "shape": [1 << 50], "data_offsets": [0, 64]}}),
     "a tensor beyond the end": _header({"a": {"dtype": "F32", "shape": [16], "data_offsets": [0, 1 << 40]}}),
-    "no tensors": _header({}, 0),
 }
 SPECIAL: dict[str, Callable[[Path], Any]] = {
     "nothing": lambda path: None,
     "a folder": Path.mkdir,
     "a pipe": os.mkfifo,
     "a link to nowhere": lambda path: path.symlink_to("nowhere"),
-    "a link to itself": lambda path: path.symlink_to(path.name),
     "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
 }
 WAYS = ("a pickle", *SPECIAL, *CONTENTS, *BYTES)

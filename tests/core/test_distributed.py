@@ -26,7 +26,7 @@ from torch.profiler import profile
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.experiments.training.world import leave
+from subspaces.experiments.training.execution import leave
 
 pytestmark = pytest.mark.skipif(
     not (dist.is_available() and dist.is_gloo_available()), reason="torch was built without gloo"

@@ -1,6 +1,7 @@
-"""Locks keep other processes out, and folders that were made for nothing go again."""
+"""Locks keep other processes out, and several processes add to one file of numbers."""
 
 import errno
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from processes import Pause, Worker
 
 from subspaces.core import storage
 from subspaces.experiments import locks
+from subspaces.experiments.locks import Kept
 
 
 def test_folders_that_were_made_for_nothing_are_removed(tmp_path: Path):
@@ -103,3 +105,55 @@ def test_disks_without_locks_and_read_only_ones_are_named(number: int, tmp_path:
         pass
     storage.write(tmp_path / "file", b"written all the same")
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_one_that_is_waited_for_is_named_once_and_not_before_it_has_a_name(capsys: pytest.CaptureFixture[str]):
+    told = set[str]()
+    for holder in ("process ?", "process 5", "process 5", "process ?"):
+        locks.wait({"a run": holder}, "training", told, locks.Stop())
+    said = "waiting for a run, which process 5 is training\nwaiting for a run, which process ? is training\n"
+    assert capsys.readouterr().err == said
+
+
+# Numbers that are kept in a file
+
+
+def test_an_entry_is_found_by_its_whole_key_and_the_last_one_counts(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "measured.json")
+    key = {"kind": "average", "families": ["a", "b"]}
+    assert kept.find(key) is None
+    kept.add(key, {"test": {"nll": math.nan, "accuracy": 0.5}})
+    kept.add({**key, "draw": 1}, 2.0)
+    kept.add(key, {"test": {"nll": math.inf, "accuracy": 0.25}})
+    for one in (kept, Kept(tmp_path / "measured.json")):
+        assert one.find(key) == {"test": {"nll": math.inf, "accuracy": 0.25}}
+        assert one.find({**key, "draw": 1}) == 2.0
+        assert one.find({**key, "families": ["b", "a"]}) is None
+
+
+@pytest.mark.parametrize("content", [b"", b'{"measured": []}'])
+def test_a_damaged_file_says_what_to_do(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path} is damaged \(.*\): remove it, and it is measured again"):
+        Kept(path).find({})
+
+
+def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    Kept(path).add({"a": 1}, 0.75)
+    path.write_text(path.read_text().replace("0.75", "0.76"))
+    with pytest.raises(ValueError, match="it was changed by hand, or by a fault"):
+        Kept(path).add({"a": 2}, 1)
+
+
+def keeps(pause: Pause, path: Path, number: int) -> None:
+    for at in range(5):
+        Kept(path).add({"number": number, "at": at}, number * at)
+
+
+def test_what_two_processes_add_is_all_there(tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    for worker in [Worker(keeps, path, number) for number in (1, 2)]:
+        worker.end()
+    assert [Kept(path).find({"number": n, "at": at}) for n in (1, 2) for at in range(5)] == [*range(5), 0, 2, 4, 6, 8]

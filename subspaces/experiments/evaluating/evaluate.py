@@ -27,12 +27,11 @@ from subspaces.evaluation.rows import Answered, Row, Training
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run_subjects
-from subspaces.experiments.kept import Kept
+from subspaces.experiments.locks import Kept, stop_on_signals
 from subspaces.experiments.opening import training_of
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import DATA
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.experiments.training.signals import stop_on_signals
 
 FILE = "ensembles.json"
 

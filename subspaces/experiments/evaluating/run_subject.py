@@ -32,13 +32,13 @@ from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import NAMES, Dataset, ResidentLoader
 from subspaces.experiments.data.loading import OWN
+from subspaces.experiments.locks import stop_on_signals
 from subspaces.experiments.opening import training_of_run
 from subspaces.experiments.training import Execution
 from subspaces.experiments.training.batches import evaluation_batches, load_data, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import build_family
 from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
-from subspaces.experiments.training.signals import stop_on_signals
 from subspaces.experiments.training.step import captured
 from subspaces.images.decoding import centre_view
 from subspaces.images.splits import Files, Images, Normalise, grey

@@ -1,7 +1,7 @@
-"""Methods: the subspaces, and what they are compared with; a file each, in the order in which they are listed."""
+"""Methods: the subspaces, and what they are compared with, in the order in which they are listed."""
 
 # isort: off
-from subspaces.experiments.methods import subspaces, checkpoints, ema, early_stopping, sam, integral
+from subspaces.experiments.methods import subspaces, checkpoints, baselines, integral
 from subspaces.experiments.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, Limit, setting
 from subspaces.experiments.methods.method import METHODS, Backward, Hooks, Method, own_fields, users
 
@@ -15,12 +15,10 @@ __all__ = [
     "Hooks",
     "Limit",
     "Method",
+    "baselines",
     "checkpoints",
-    "early_stopping",
-    "ema",
     "integral",
     "own_fields",
-    "sam",
     "setting",
     "subspaces",
     "users",

@@ -1,9 +1,8 @@
-"""The weights of a network at moments of its training, the family that they span, and the methods that keep them.
+"""Methods that keep checkpoints of one network, and the family that these span.
 
-The midpoint of late checkpoints is a network (SWA, Izmailov et al., 2018), and an ensemble can be drawn from the
-Gaussian that is fitted to them (SWA-Gaussian, Maddox et al., 2019). At the low points of a learning rate that goes up
-and down they are an ensemble themselves: snapshot ensembles have long cycles (Huang et al., 2017), fast geometric
-ensembles short ones late in training (Garipov et al., 2018).
+Their average is a network (SWA, Izmailov et al., 2018), an ensemble can be drawn from a Gaussian that is fitted to them
+(SWA-Gaussian, Maddox et al., 2019), and at the ends of the cycles of a learning rate they are one themselves: long
+cycles for snapshot ensembles (Huang et al., 2017), short ones for fast geometric ones (Garipov et al., 2018).
 """
 
 import math
@@ -25,8 +24,7 @@ from subspaces.experiments.methods.rates import cosine, cycle, short, warmup_cos
 AVERAGED_FROM, AVERAGED_AT = 0.75, 0.5  # SWA: of the epochs, and of the peak of the learning rate
 TRIANGLES_FROM = 0.8  # FGE: of the epochs
 TRIANGLES_AT = (0.5, 0.005)  # of the peak: where a short cycle begins and where a member is taken
-Rows = dict[str, Tensor]
-"""The weights of one network: a row [n] for each group of parameters."""
+Rows = dict[str, Tensor]  # the weights of one network: a row [n] for each group of parameters
 
 
 def rows(family: Subspace, vertex: int = 0) -> Rows:
@@ -37,8 +35,6 @@ def rows(family: Subspace, vertex: int = 0) -> Rows:
 @torch.no_grad()
 def spanned(family: Subspace, networks: Sequence[Rows], shape: Shape, seed: int = 0) -> Subspace:
     """Return a new family of that shape whose vertices are these weights of the family's network."""
-    if len(networks) != shape.vertices:
-        raise ArgumentError(f"{len(networks)} networks cannot span {shape}: it has {shape.vertices} vertices")
     result = Subspace(family.midpoint(), shape, init="point", offset=0.0, seed=seed)
     for index, network in enumerate(networks):
         places = result.vertex(index)
@@ -62,9 +58,6 @@ class Collecting(Hooks[M]):
 
     def networks(self) -> list[Rows]:
         """Return the vertices of the result."""
-        missing = [epoch for epoch in self.moments if epoch not in self.weights]
-        if missing:
-            raise ArgumentError(f"the weights after epochs {missing} are not there: training has not come that far")
         return [self.weights[epoch] for epoch in self.moments]
 
     def result(self) -> Subspace:
@@ -170,12 +163,10 @@ def moments(checkpoints: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def draw(checkpoints: Sequence[Rows], count: int, seed: int) -> list[Rows]:
     """Return samples mean + sigma z_1 / √2 + D z_2 / √(2 (K - 1)), with z normal and fixed by the seed.
 
-    z_2 is one vector of K numbers for all weights of a sample. The numbers are the same on every
-    device, and in whatever order the groups of weights come.
+    z_2 is one vector of K numbers for all weights of a sample. The numbers are the same on every device and in any
+    order of the groups.
     """
     k = len(checkpoints)
-    if k < 2:
-        raise ArgumentError(f"a Gaussian fitted to {k} checkpoints: expected at least 2")
     generator = torch.Generator().manual_seed(seed)
     fitted = {name: moments(torch.stack([one[name] for one in checkpoints]).cpu()) for name in sorted(checkpoints[0])}
     samples: list[Rows] = []
@@ -242,11 +233,7 @@ class Fge(Collected):
     schedule = "fge"
 
     def rate(self, epoch: int, epochs: int, peak: float) -> float:
-        """Cosine to nearly 0 at four fifths, then short triangles around m low points.
-
-        A triangle falls in a line from half the peak to a hundredth of that, where a member is taken, and rises
-        again. Training ends with the last member, at the low point of the last triangle.
-        """
+        """Cosine to nearly 0 at four fifths, then triangles: down to a low point, where a member is taken, and up."""
         turns = self.turns(epochs)
         if epoch < turns[0]:
             return warmup_cosine(epoch, turns[0], peak, short(turns[0]))

@@ -28,20 +28,11 @@ ABOVE_ZERO = Limit("more than 0", lambda value: value > 0)
 FRACTION = Limit("a fraction of at least 0 and below 1", lambda value: 0 <= value < 1)
 
 
-def between(least: int, most: int) -> Limit:
-    """Return the limit of numbers that have a smallest and a largest."""
-    return Limit(f"at least {least} and at most {most}", lambda value: least <= value <= most)
-
-
 def setting(default: Any, text: str, limit: Limit | None = None, **more: Any) -> Any:
-    """Return a field of a frozen dataclass.
+    """Return a field of a frozen dataclass with a help text, and a limit of the numbers that it may be.
 
-    Args:
-        default: its value where nothing else is said.
-        text: what it is for, in a sentence.
-        limit: which numbers it may be.
-        more: `most`, the largest number; `symbol`, what a label calls it; `label`, a function of the value that
-            returns how the name of the method tells it; `choices`, a function that returns the names it may be.
+    There may be `most`, the largest number; `symbol`, what a label calls it; `label`, a function of the value that
+    returns how the name of the method tells it; `choices`, a function that returns the names it may be.
     """
     return dataclasses.field(default=default, metadata={"help": text, "limit": limit, **more})
 

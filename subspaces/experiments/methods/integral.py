@@ -7,15 +7,11 @@ With f(x, P(alpha)) = g(x, P(0)) + d/dalpha g(x, P(alpha)) the mean of f over th
 In training the derivative is a finite difference over epsilon, at an alpha that is drawn from all of [0, 1], as in the
 paper: a line goes on beyond its end, up to P(1 + epsilon). With a finite epsilon
 
-    int_0^1 f = g(0) + (int_1^(1 + epsilon) g - int_0^epsilon g) / epsilon
-              = g(1) + epsilon/2 (g'(1) - g'(0)) + O(epsilon^2),
+    int_0^1 f = g(1) + epsilon/2 (g'(1) - g'(0)) + O(epsilon^2),
 
-while the sum over steps of epsilon telescopes, and is g(1) for every epsilon that divides 1, but for rounding:
-
-    sum over alpha = 0, epsilon, …, 1 - epsilon of epsilon f(alpha) = g(1).
+while the mean of f over alpha = 0, epsilon, …, 1 - epsilon is g(1), but for rounding, for every epsilon that divides 1.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +26,6 @@ from subspaces.experiments.methods.fields import ABOVE_ZERO, setting
 from subspaces.experiments.methods.method import METHODS, Hooks
 from subspaces.experiments.methods.subspaces import Penalised
 
-START, END = 0.0, 1.0
-Network = Callable[[float], Tensor]
-"""g: what the network at alpha answers."""
-
 
 def outputs(family: Subspace, x: Any, epsilon: float, alpha: float | Tensor | None = None) -> Tensor:
     """Return f(x, P(alpha)) = g(x, P(0)) + (g(x, P(alpha + epsilon)) - g(x, P(alpha))) / epsilon.
@@ -47,22 +39,9 @@ def outputs(family: Subspace, x: Any, epsilon: float, alpha: float | Tensor | No
     dtype = next(family.parameters()).dtype
     x = x.to(dtype) if isinstance(x, Tensor) and x.is_floating_point() else x
     with torch.autocast(family.device.type, enabled=False):
-        start, before, after = (family(x, alpha=each, outside=True) for each in (START, point, point + epsilon))
-    return _difference(start, before, after, epsilon)
-
-
-def integral(network: Network, epsilon: float, nodes: Sequence[float]) -> Tensor:
-    """Return the mean of f over the nodes, the numerical integral of f over [0, 1]; g is asked once for each point."""
-    known: dict[float, Tensor] = {}
-
-    def g(alpha: float) -> Tensor:
-        place = round(alpha, 9)
-        if place not in known:
-            known[place] = network(place)
-        return known[place]
-
-    values = (_difference(g(START), g(node), g(node + epsilon), epsilon) for node in nodes)
-    return sum(values, start=torch.zeros(())) / len(nodes)
+        start, before, after = (family(x, alpha=each, outside=True) for each in (0.0, point, point + epsilon))
+    found: Tensor = start + (after - before) / epsilon
+    return found
 
 
 def steps(epsilon: float) -> list[float]:
@@ -71,17 +50,6 @@ def steps(epsilon: float) -> list[float]:
     if count < 1 or abs(count * epsilon - 1) > 1e-6:
         raise ArgumentError(f"epsilon={epsilon}: expected 1 divided by a whole number, so that steps of it end at 1")
     return [index / count for index in range(count)]
-
-
-def middles(count: int) -> list[float]:
-    """Return the nodes of the midpoint rule, whose error falls with the square of their number."""
-    if count < 1:
-        raise ArgumentError(f"{count} nodes: expected at least 1")
-    return [(index + 0.5) / count for index in range(count)]
-
-
-def _difference(start: Tensor, before: Tensor, after: Tensor, epsilon: float) -> Tensor:
-    return start + (after - before) / epsilon
 
 
 class Integrating(Hooks["Integral"]):

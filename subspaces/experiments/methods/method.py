@@ -21,10 +21,8 @@ class Backward:
     """Renews the gradients of a batch when it is called, and counts loss and right predictions if told so."""
 
     renew: Callable[[bool], None]
-    groups: list[list[nn.Parameter]]
-    """What is trained: a family's parameters, or those of several runs side by side, which may be in several groups."""
-    runs: int = 0
-    """How many of their first dimensions are the runs of a group: none or one."""
+    groups: list[list[nn.Parameter]]  # of a family, or of several runs side by side
+    runs: int = 0  # how many of their first dimensions are the runs of a group: none or one
 
     def __call__(self, counted: bool) -> None:
         self.renew(counted)
@@ -35,33 +33,22 @@ IN_A_STEP = {"outputs", "penalties", "gradient", "after_step"}
 
 
 class Hooks(Generic[M]):
-    """What a method does while its family is trained; as it stands, nothing more than that.
+    """What a method with its own fields does while its family is trained; as it stands, nothing more than that.
 
     All that is done within a step can be captured in a CUDA graph: it waits for nothing and changes its tensors in
-    place.
-
-    Several runs may be trained as one program (`together`): the family's tensors are then moved to lie beside those of
-    others, so that a hook looks them up whenever it needs them.
-
-    Args:
-        method: with its own fields.
-        family: what is trained.
-        epochs: how long.
-        seed: of the run.
+    place. Several runs may be trained as one program (`together`): the family's tensors are then moved to lie beside
+    those of others, so that a hook looks them up whenever it needs them.
     """
 
-    watch: int | None = None
-    """Whether every epoch is evaluated, on all splits: with batch-norm statistics of so many batches."""
-    traced = True
-    """Whether `torch.compile` can follow `outputs`."""
+    watch: int | None = None  # evaluate every epoch on all splits, with batch-norm statistics of so many batches
+    traced = True  # whether `torch.compile` can follow `outputs`
     together = True
     """Whether runs may be trained together: what a class does in a step has to say so, else it is trained alone.
 
     `outputs` and `penalties` are then called once for all, with a family and `numbers` that stand for those of each
     (`torch.func.vmap`), and use nothing else of the run; `gradient` is called once with the parameters of all.
     """
-    varying: ClassVar[tuple[str, ...]] = ()
-    """Fields of the method that may differ between such runs: they are read in `numbers`."""
+    varying: ClassVar[tuple[str, ...]] = ()  # fields that may differ between such runs, and are read in `numbers`
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -69,11 +56,8 @@ class Hooks(Generic[M]):
             cls.together = False
 
     def __init__(self, method: M, family: Subspace, epochs: int, seed: int) -> None:
-        self.method = method
+        self.method, self.family, self.epochs, self.seed = method, family, epochs, seed
         self.numbers: Mapping[str, Any] = {name: getattr(method, name) for name in self.varying}
-        self.family = family
-        self.epochs = epochs
-        self.seed = seed
 
     def outputs(self, x: Tensor) -> Any:
         """Return what the loss is taken of: the outputs on a batch, or a `Sampled` that holds them."""
@@ -127,16 +111,11 @@ class Method:
     """One network, trained as it comes; a method says in what it differs."""
 
     name: ClassVar[str]
-    meaning: ClassVar[str]
-    """What it makes, in plain words that go on a line with the name."""
-    answers: ClassVar[tuple[str, ...]] = ("midpoint",)
-    """How its runs answer, by name; the first is the method's own."""
-    members: ClassVar[str] = "vertices"
-    """What the vertices of its runs are called."""
-    cost: ClassVar[float] = 1.0
-    """How many networks run forward and backward on a batch in one step."""
-    schedule: ClassVar[str | None] = None
-    """The name of its own schedule, if it leaves no choice."""
+    meaning: ClassVar[str]  # what it makes, in plain words that go on a line with the name
+    answers: ClassVar[tuple[str, ...]] = ("midpoint",)  # how its runs answer, by name; the first is the method's own
+    members: ClassVar[str] = "vertices"  # what the vertices of its runs are called
+    cost: ClassVar[float] = 1.0  # how many networks run forward and backward on a batch in one step
+    schedule: ClassVar[str | None] = None  # the name of its own schedule, if it leaves no choice
     hooks: ClassVar[type[Hooks[Any]]] = Hooks
 
     def __post_init__(self) -> None:
@@ -187,9 +166,8 @@ class Method:
         """Return its own fields as they are defined."""
         for entry in dataclasses.fields(cls):
             if "help" not in entry.metadata:
-                raise ArgumentError(
-                    f"{cls.name} does not say what {entry.name} is for: expected setting(default, text)"
-                )
+                what = f"{cls.name} does not say what {entry.name} is for"
+                raise ArgumentError(f"{what}: expected setting(default, text)")
         return dataclasses.fields(cls)
 
     @classmethod

@@ -51,10 +51,7 @@ class Penalised(Method):
     """A subspace whose vertices are kept apart."""
 
     beta: float = setting(
-        1.0,
-        "How strongly vertices are kept apart: the factor of the penalty, their cos².",
-        NATURAL,
-        symbol="β",
+        1.0, "How strongly vertices are kept apart: the factor of the penalty, their cos².", NATURAL, symbol="β"
     )
     init: Literal["independent", "point"] = setting(
         "independent", "Where the vertices start: each with weights of its own, or all at one point."
@@ -83,10 +80,8 @@ class Spanned(Penalised):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.feature_similarity and self.samples < 2:
-            raise ArgumentError(
-                f"feature_similarity={self.feature_similarity}: expected samples of 2 or more with it, and samples is "
-                f"{self.samples}"
-            )
+            told = f"feature_similarity={self.feature_similarity}"
+            raise ArgumentError(f"{told}: expected samples of 2 or more with it, and samples is {self.samples}")
 
     def family(self, network: Factory, seed: int) -> Subspace:
         return Subspace(network, self.shape(), self.layerwise, init=self.init, offset=0.0, seed=seed)

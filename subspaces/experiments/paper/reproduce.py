@@ -20,7 +20,7 @@ from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run, RunError
 from subspaces.experiments.training.scheduling import Failure
-from subspaces.experiments.training.trainer import LastTrainingError, TrainingError
+from subspaces.experiments.training.trainer import TrainingError
 from subspaces.text import nearest
 
 ALL = "all"
@@ -140,8 +140,6 @@ def run(plan: ReproductionPlan, made: Callable[[Reproduced], None] = lambda one:
             recipes = {one.key: one for each in together for one in each.recipes}
             try:
                 train_missing(list(recipes.values()), together[0].setting)
-            except LastTrainingError:
-                raise
             except (TrainingError, RunError) as error:
                 failures.append(error)
             for one in together:

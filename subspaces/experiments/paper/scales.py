@@ -13,8 +13,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.points import GRID
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.studies.grid import LEVELS, LISTS
-from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.recipes import RECIPES
+from subspaces.experiments.training.recipe import RECIPES, Recipe
 from subspaces.text import Catalogue, nearest
 
 

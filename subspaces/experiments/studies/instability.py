@@ -26,7 +26,7 @@ from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.statistics import Spread, shown, spread
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
-from subspaces.experiments.kept import Kept
+from subspaces.experiments.locks import Kept, stop_on_signals
 from subspaces.experiments.opening import training_of
 from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.entries import headlines
@@ -34,7 +34,6 @@ from subspaces.experiments.studies.setting import Folder, OneRecipe, Plan, Setti
 from subspaces.experiments.studies.tables import Drawing, Result, Table
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
-from subspaces.experiments.training.signals import stop_on_signals
 
 if TYPE_CHECKING:
     import pandas as pd

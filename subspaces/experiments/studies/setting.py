@@ -18,8 +18,7 @@ from subspaces.experiments.training.api import configure, train_recipes
 from subspaces.experiments.training.display import Mode, check_mode
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import DATA as ALIKE
-from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.recipes import RECIPES
+from subspaces.experiments.training.recipe import RECIPES, Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.text import nearest
 

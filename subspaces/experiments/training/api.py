@@ -14,16 +14,14 @@ from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data.loading import OWN, check_name_and_root
+from subspaces.experiments.locks import stop_on_signals
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.training import cluster
-from subspaces.experiments.training import recipes as book
 from subspaces.experiments.training.display import Mode, check_mode
-from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.recipe import COMMON, Recipe, all_fields
+from subspaces.experiments.training.execution import Execution, joined, placed, started
+from subspaces.experiments.training.recipe import COMMON, Recipe, all_fields, find
 from subspaces.experiments.training.runs import Run, free
 from subspaces.experiments.training.scheduling import Failure, train_runs
-from subspaces.experiments.training.signals import stop_on_signals
-from subspaces.experiments.training.world import joined, placed, started
 from subspaces.networks import registry
 from subspaces.text import nearest
 
@@ -80,18 +78,19 @@ def train_recipes(
     `then` is what a machine of a cluster does with each run that it has trained.
     """
     runs = list({run.folder: run for run in (Run.under(out, one) for one in recipes)}.values())
-    # Those that start from others come after these.
-    stages = [[run for run in runs if bool(run.recipe.start_from) is later] for later in (False, True)]
     failures, told = list[Failure](), set[str]()
     with joined(execution) as (world, here):
-        world.on_first(partial(_check, runs))
+        for run in runs:
+            world.on_first(run.check)
         if not world.first:
             show, tensorboard = "quiet", False
-        for stage in stages:
+        for later in (False, True):  # those that start from others come after these
+            left = [run for run in runs if bool(run.recipe.start_from) is later]
             if not world.alone:
-                ours = [stage[index] for index in world.on_first(partial(_unfinished, stage))]
-                failures += train_runs(ours, here, data, show, tensorboard, world=world)
-            left = stage if world.alone else []
+                unfinished = world.on_first(lambda: [run.finished for run in left])  # noqa: B023
+                ours = [run for run, done in zip(left, unfinished, strict=True) if not done]
+                failures += train_runs(ours, here, data, show, tensorboard, {}, world)
+                continue
             while left:  # what other processes train is put off, and waited for when nothing else is left
                 with stop_on_signals() as stop:
                     ours, held = free(left, told, stop)
@@ -107,15 +106,6 @@ def train_recipes(
     if failures:
         raise failures[0]
     return runs
-
-
-def _unfinished(runs: Sequence[Run]) -> list[int]:
-    return [index for index, run in enumerate(runs) if not run.finished]
-
-
-def _check(runs: Sequence[Run]) -> None:
-    for run in runs:
-        run.check()
 
 
 def configure(
@@ -142,18 +132,17 @@ def configure(
     altered = {name: value for name, value in changes.items() if name in known}
     if not isinstance(altered.get("method", ""), str):
         raise ArgumentError(f"method={checks.shown(altered['method'])}: expected one of {', '.join(METHODS)}")
-    found = [one if isinstance(one, Recipe) else book.find(one) for one in several]
+    found = [one if isinstance(one, Recipe) else find(one) for one in several]
     found = [replace(one, **own) for one, own in zip(found, _shares(found, altered), strict=True)]
     if seeds is not None:
-        seeds = checks.several("seeds", seeds, "one or more of them, such as [0, 1]")
-        if not seeds:
-            raise ArgumentError(f"seeds={seeds!r}: expected one or more of them, such as [0, 1]")
+        expected = "one or more of them, such as [0, 1]"
+        if not (seeds := checks.several("seeds", seeds, expected)):
+            raise ArgumentError(f"seeds={seeds!r}: expected {expected}")
         found = [replace(one, seed=seed) for one in found for seed in seeds]
     _check_names(found, data)
     if any(one.dataset == OWN and not one.fingerprint for one in found):
         here = datasets.fingerprint_of(data)
-        unnamed = [one.dataset == OWN and not one.fingerprint for one in found]
-        found = [replace(one, fingerprint=here) if new else one for one, new in zip(found, unnamed, strict=True)]
+        found = [replace(one, fingerprint=one.fingerprint or here) if one.dataset == OWN else one for one in found]
     return found, execution
 
 
@@ -162,17 +151,13 @@ def _shares(recipes: Sequence[Recipe], changes: dict[str, Any]) -> list[dict[str
 
     A change that none of them uses goes to all, to be refused.
     """
-    used = [_used(changes.get("method", one.method)) for one in recipes]
+    used = []
+    for one in recipes:
+        kind = METHODS.get(changes.get("method", one.method))
+        names = {*COMMON, *kind.names()} if kind else {*all_fields()}  # another method is refused
+        used.append(names - {"schedule"} if kind and kind.schedule else names)
     some = set().union(*used)
     return [{name: value for name, value in changes.items() if name in each or name not in some} for each in used]
-
-
-def _used(method: str) -> set[str]:
-    """Return the fields that a method leaves free."""
-    if method not in METHODS:
-        return set(all_fields())  # the method is refused
-    kind = METHODS[method]
-    return {*COMMON, *kind.names()} - ({"schedule"} if kind.schedule else set())
 
 
 def _check_names(recipes: Sequence[Recipe], data: str | os.PathLike[str] | None) -> None:

@@ -15,19 +15,16 @@ from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
 from subspaces.experiments.data.resident import ALL, RESIZED
 from subspaces.experiments.training.execution import Execution
-from subspaces.experiments.training.recipe import Recipe
+from subspaces.experiments.training.recipe import DATA, Recipe
 from subspaces.networks import registry
 
 Batch = tuple[Tensor, Tensor]
-ONE_VALUE = "Expected more than 1 value per channel"  # how torch's error for a batch norm with one value begins
 
 
 def load_data(recipe: Recipe, data: str | os.PathLike[str] | None, progress: Progress | None = None) -> Dataset:
     """Return the images of a recipe, with its label noise and its held-out images."""
-    one = recipe
-    asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
-    own = {"image_size": one.image_size, "fingerprint": one.fingerprint}
-    return datasets.load(one.dataset, data, **asked, **own, progress=progress)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {name: getattr(recipe, name) for name in DATA if name not in ("dataset", "data_seed")}
+    return datasets.load(recipe.dataset, data, seed=recipe.data_seed, **asked, progress=progress)
 
 
 def load_levels(
@@ -56,13 +53,11 @@ def check_batches(recipe: Recipe, dataset: Dataset, processes: int = 1) -> None:
 
 def _needs_two(recipe: Recipe, dataset: Dataset) -> bool:
     """Say whether a batch norm of the network refuses a single image in train mode."""
-    shape = dataset.image_shape
+    options: dict[str, Any] = {"classes": len(dataset.classes), "image_shape": dataset.image_shape}
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        network = registry.build(
-            recipe.network, classes=len(dataset.classes), image_shape=shape, dropout=recipe.dropout
-        )
+        network = registry.build(recipe.network, dropout=recipe.dropout, **options)
         try:
-            network.train()(torch.zeros(1, *shape))
+            network.train()(torch.zeros(1, *dataset.image_shape))
         except ValueError as error:
             return str(error).startswith("Expected more than 1 value per channel")
     return False
@@ -124,10 +119,9 @@ def training_batches(
     images: ResidentLoader | Stream | None = None,
     share: Share = ALL,
 ) -> ResidentLoader | Stream:
-    """Return the augmented, shuffled training images, in an order fixed by the seed.
+    """Return the augmented, shuffled training images, in an order fixed by the seed; `share` is this process's part.
 
-    `images` is a loader of another run on the same data, whose images are shared where both see the same; labels may
-    differ. `share` is what this process takes of every batch.
+    `images` is a loader of another run, whose images are shared where both see the same; labels may differ.
     """
     if isinstance(images, ResidentLoader):
         settings = (recipe.batch, recipe.pad, recipe.flip, recipe.augment == RESIZED)
@@ -182,9 +176,8 @@ def fits_memory(split: Split, pad: int, execution: Execution) -> bool:
     """Return whether a split is to live on the device: as asked for, or if it takes at most half of the memory."""
     if execution.resident is not None:
         return execution.resident
-    device = torch.device(execution.device)
-    if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory
+    if execution.device.startswith("cuda"):
+        memory = torch.cuda.get_device_properties(torch.device(execution.device)).total_memory
     else:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     count, channels, height, width = split.images.shape

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, chdir, contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,20 +25,17 @@ from subspaces.core.memory import keep_memory
 from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.experiments import locks
 from subspaces.experiments.data import loading
+from subspaces.experiments.locks import Stopped, stop_on_signals
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training.display import Display, Mode, progress_bar
-from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.display import Mode, display
+from subspaces.experiments.training.execution import Execution, started
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 from subspaces.experiments.training.scheduling import Failure, groups, stacks
-from subspaces.experiments.training.signals import Stopped, stop_on_signals
 from subspaces.experiments.training.trainer import TrainingError
-from subspaces.experiments.training.world import started
 
 RETRIES = 5  # times that a task begins again whose worker was lost
-CONNECT = 5.0  # seconds for an address to answer
-PAUSE = 0.1  # seconds between two looks at the tasks
-AGAIN = 2.0  # seconds between two requests to stop: a task that is about to begin may not hear the first
+CONNECT, PAUSE, AGAIN = 5.0, 0.1, 2.0  # seconds for an address to answer, between looks, between requests to stop
 PATIENCE = 90.0  # seconds until what another machine has written must be seen here
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 Trains = Callable[..., list[Run]]
@@ -83,15 +80,12 @@ def train(
     for run in runs:
         if run.recipe.network.startswith("__main__:"):
             raise ArgumentError(f"network {run.recipe.network!r}: no other process can import it; move it to a module")
-    with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signals())  # which puts back the handlers that Ray replaces
-        ray = stack.enter_context(connected(str(execution.ray)))
+    out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
+    mark = out / f".cluster.{os.urandom(4).hex()}.partial"  # as those are that `sweep` removes
+    # The handlers of signals are put back, which Ray replaces.
+    with stop_on_signals() as stop, connected(str(execution.ray)) as ray:
         stop.raise_if_stopped()
         cpus, gpus = resources(ray.nodes(), execution)
-        stack.enter_context(locks.made(out))
-        out, data = out.absolute(), (data or Path(loading.ROOT)).absolute()
-        mark = out / f".cluster.{os.urandom(4).hex()}.partial"  # as those are that `sweep` removes
-        stack.enter_context(locks.attempt(mark, keep=False))
         there = replace(execution, ray=None, cpus_per_run=None, gpus_per_run=None, device="cuda" if gpus else "cpu")
         kinds = {type(run.recipe.definition) for run in runs}
         site = {
@@ -105,17 +99,18 @@ def train(
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": RETRIES, "scheduling_strategy": "SPREAD"}
         task = ray.remote(work).options(**options)
         pieces = [piece for some in groups(runs) for piece in stacks(some, execution)]
-        return _train(ray, lambda piece: task.remote([run.recipe.to_dict() for run in piece], site), pieces, show)
+        with locks.made(out), locks.attempt(mark, keep=False):
+            return _train(ray, lambda piece: task.remote([run.recipe.to_dict() for run in piece], site), pieces, show)
 
 
 def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], show: Mode) -> list[Failure]:
     """Have all pieces trained, and return what went wrong with some of their runs; any other error stops all."""
     failures, fatal, asked = list[Failure](), list[Exception](), 0.0
-    with stop_on_signals() as stop, progress_bar(show) as bar:
+    with stop_on_signals() as stop, display(show) as shown:
         pending = {begin(piece): piece for piece in pieces}
         try:
             while pending:
-                bar("runs on the cluster", len(pieces) - len(pending), len(pieces))
+                shown.progress("runs on the cluster", len(pieces) - len(pending), len(pieces))
                 stopping = stop.signal is not None or fatal
                 if stopping and time.monotonic() - asked > AGAIN:
                     asked = time.monotonic()
@@ -123,13 +118,16 @@ def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], sho
                         ray.cancel(ref)
                 for ref in ray.wait(list(pending), timeout=PAUSE)[0]:
                     piece = pending.pop(ref)
-                    error = _outcome(ray, ref, piece, show)
-                    if isinstance(error, Failure) and not stopping:
+                    error = _outcome(ray, ref, piece)
+                    if isinstance(error, Failure):
                         failures.append(error)
                     elif isinstance(error, Exception) and not isinstance(error, Stopped):
                         fatal.append(error)
                     elif error is not None and not stopping:  # its machine is taken away: it continues elsewhere
                         pending[begin(piece)] = piece
+                    for run in piece if show == "json" and error is None else ():
+                        for row in run.log():
+                            shown.report(run, row)
         finally:
             for ref in pending:
                 ray.cancel(ref, force=True)
@@ -139,8 +137,8 @@ def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], sho
     return failures
 
 
-def _outcome(ray: Any, ref: Any, runs: Sequence[Run], show: Mode) -> Exception | None:
-    """Return the error that a task ended with; None if its runs are trained, whose logs are then shown."""
+def _outcome(ray: Any, ref: Any, runs: Sequence[Run]) -> Exception | None:
+    """Return the error that a task ended with; None if its runs are trained."""
     try:
         ray.get(ref)
     except ray.exceptions.TaskCancelledError:
@@ -160,9 +158,6 @@ def _outcome(ray: Any, ref: Any, runs: Sequence[Run], show: Mode) -> Exception |
         if time.monotonic() > end:
             return OSError(f"{unseen[0]}: a machine of the cluster has trained it, and it is not seen here")
         time.sleep(PAUSE)
-    for run in runs if show == "json" else ():
-        for row in run.log():
-            Display("json").report(run, row)
     return None
 
 
@@ -190,10 +185,10 @@ def connected(address: str) -> Iterator[Any]:
         return
     found, new = address_of(ray, address), QUIET.keys() - os.environ.keys()
     os.environ.update({name: QUIET[name] for name in new})
+    options = {"include_dashboard": False if found == "local" else None, "logging_level": logging.CRITICAL}
     try:
-        with chdir("/"):  # workers import from the current folder before all else, which may be somebody else's
-            dashboard = False if found == "local" else None
-            ray.init(found, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.CRITICAL)
+        with chdir("/"):  # workers import from the current folder before all else
+            ray.init(found, log_to_driver=False, **options)
     except (RuntimeError, ValueError, ConnectionError) as error:  # other versions, or no token
         raise ConnectionError(f"ray={found!r}: {' '.join(str(error).split())}") from None
     finally:

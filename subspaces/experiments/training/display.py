@@ -27,7 +27,7 @@ class Display:
 
     def __init__(self, mode: Mode = "quiet", tensorboard: bool = False, bars: Progress | None = None) -> None:
         self.mode, self.tensorboard, self.bars = mode, tensorboard, bars
-        self.tasks: dict[Run, TaskID] = {}
+        self.tasks: dict[Run | str, TaskID] = {}
         self.waiting: dict[Run, int] = {}  # steps that the bars do not show yet
         self.writers: dict[Run, Callable[[dict[str, Any]], None]] = {}
 
@@ -39,6 +39,13 @@ class Display:
             behind, total = epoch * batches + done, run.recipe.epochs * batches
             self.tasks[run] = self.bars.add_task(_title(run), total=total, completed=behind)
             self.waiting[run] = 0
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Show how much of something is done, of how much (0: not known)."""
+        if self.bars is not None:
+            if what not in self.tasks:
+                self.tasks[what] = self.bars.add_task(printable(what))
+            self.bars.update(self.tasks[what], completed=done, total=total or None)
 
     def tick(self, run: Run, steps: int) -> None:
         """Show that a run has taken steps."""
@@ -76,35 +83,13 @@ def check_mode(mode: Any) -> None:
         raise ArgumentError(f"show={checks.shown(mode)}: {nearest(mode, get_args(Mode))}")
 
 
-def _bars(**options: Any) -> Progress:
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), **options)
-
-
 @contextmanager
-def display(mode: Mode, tensorboard: bool) -> Iterator[Display]:
+def display(mode: Mode, tensorboard: bool = False) -> Iterator[Display]:
     """Yield what shows runs."""
-    check_mode(mode)
-    with _bars(refresh_per_second=4) if mode == "bar" else nullcontext() as bars:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, console=Console(stderr=True), refresh_per_second=4) if mode == "bar" else None
+    with bars or nullcontext():
         yield Display(mode, tensorboard, bars)
-
-
-@contextmanager
-def progress_bar(mode: Mode) -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows how much of something is done; the bar is gone at the end."""
-    bars = _bars(transient=True, disable=mode != "bar")
-    tasks: dict[str, TaskID] = {}
-
-    def show(what: str, done: int, total: int) -> None:
-        if what not in tasks:
-            bars.start()  # which leaves an empty line in a file, also of a bar that was never shown
-            tasks[what] = bars.add_task(what)
-        bars.update(tasks[what], completed=done, total=total or None)
-
-    try:
-        yield show
-    finally:
-        bars.stop() if tasks else None
 
 
 def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:

@@ -18,10 +18,9 @@ from subspaces.errors import ArgumentError
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks
 from subspaces.experiments.training.batches import Stream, training_batches
-from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.execution import ALONE, Execution, World
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.step import Step
-from subspaces.experiments.training.world import ALONE, World
 from subspaces.networks import registry
 
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
@@ -64,8 +63,7 @@ class Objective(nn.Module):
 class Engine:
     """A family, its data and its optimiser on one device, and the `step` that moves them forward.
 
-    `images` is the loader of another engine, to share images in memory. Of several processes (`world`) each has a part
-    of the vertices and a share of the data.
+    `images` is the loader of another engine, to share them. Of several processes each has a part of the vertices.
     """
 
     def __init__(
@@ -202,9 +200,8 @@ def build_family(recipe: Recipe, dataset: data.Dataset, execution: Execution) ->
     """Return the family at its start, fixed by the recipe's seed."""
 
     def network() -> nn.Module:
-        module = registry.build(
-            recipe.network, classes=len(dataset.classes), image_shape=dataset.image_shape, dropout=recipe.dropout
-        )
+        options: dict[str, Any] = {"classes": len(dataset.classes), "image_shape": dataset.image_shape}
+        module = registry.build(recipe.network, dropout=recipe.dropout, **options)
         if execution.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return module

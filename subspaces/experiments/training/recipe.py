@@ -1,11 +1,11 @@
-"""What is trained: the fields that every recipe has, and its method with those of its own."""
+"""What is trained: a recipe's fields, and its method with those of its own; `RECIPES` has those of the paper."""
 
 import dataclasses
 import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from subspaces.experiments.data.resident import AUGMENTATIONS, PLAIN
 from subspaces.experiments.methods import METHODS, Method, fields, own_fields, users
 from subspaces.experiments.methods.fields import ABOVE_ZERO, FRACTION, NATURAL, POSITIVE, setting
 from subspaces.experiments.methods.rates import SCHEDULES
-from subspaces.text import listed, nearest
+from subspaces.text import Catalogue, listed, nearest
 
 UNFIT = {  # optimisers that cannot train the vertices, which are the rows of one matrix
     "LBFGS": "it runs the network several times in a step",
@@ -79,8 +79,6 @@ class Recipe:
         kind = METHODS[self.method]
         own = {name: value for name, value in given.items() if name not in COMMON}
         if definition is not None:
-            if not isinstance(definition, Method):
-                raise ArgumentError(f"definition={checks.shown(definition)}: expected the Method of another recipe")
             kept = definition.own()
             own = {name: kept[name] for name in kept if name in kind.names()} | own
         self._refuse(kind, own)
@@ -90,9 +88,8 @@ class Recipe:
 
     def _refuse(self, kind: type[Method], own: Mapping[str, Any]) -> None:
         """Refuse fields that the method does not have."""
-        for name in kind.names():
-            if name in COMMON:
-                raise ArgumentError(f"the method {kind.name} has a field {name!r}, as every recipe has: rename it")
+        for name in COMMON.keys() & kind.names():
+            raise ArgumentError(f"the method {kind.name} has a field {name!r}, as every recipe has: rename it")
         for name in own:
             if not users(name):
                 raise ArgumentError(f"{name}=…: a recipe has no such field; {nearest(name, all_fields())}")
@@ -118,7 +115,10 @@ class Recipe:
             expected = f"letters, digits, '.', '_' and '-', and {NAME} of them at most, as it names a folder"
             raise ArgumentError(f"name={self.name!r}: expected {expected}")
         self.optimizer_class()
-        self._check_images()
+        object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
+        if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
+            other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
+            raise ArgumentError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")
         if self.keep_epoch is not None and self.keep_epoch >= self.epochs:
             raise ArgumentError(f"keep_epoch={self.keep_epoch}: expected less than the epochs, {self.epochs}")
         if self.start_from and not re.fullmatch(r"[\w-][\w.-]*", self.start_from):
@@ -131,12 +131,6 @@ class Recipe:
             own = "".join(f", {name}={value}" for name, value in self.definition.own().items())
             told = f"epochs={self.epochs}{own} with schedule={self.schedule!r}"
             raise ArgumentError(f"{told}: {error} (recipe {self.name})") from None
-
-    def _check_images(self) -> None:
-        object.__setattr__(self, "image_size", checked_size(self.dataset, self.image_size, self.fingerprint))
-        if self.augment != PLAIN and (self.pad or self.dataset == "imagenet"):
-            other = f"pad={self.pad}" if self.pad else f"dataset={self.dataset!r}, whose images are always seen so"
-            raise ArgumentError(f"augment={self.augment!r} with {other}: expected one way to crop; set pad to 0")
 
     @property
     def data_name(self) -> str:
@@ -234,3 +228,88 @@ def all_fields() -> dict[str, "dataclasses.Field[Any]"]:
     """Return the fields that a recipe can have, with those of all methods, by name."""
     own = {name: found[0][1] for name, found in own_fields().items()}
     return {**COMMON, **own}
+
+
+SUBSPACES = ("line", "curve", "simplex")
+
+
+def _methods(base: Recipe) -> list[Recipe]:
+    """Return the standard recipe of a data set and one for every subspace."""
+    plain = [_derived(base, name, {"method": name}) for name in SUBSPACES]
+    layerwise = [_derived(base, f"{name}-layerwise", {"method": name, "layerwise": True}) for name in SUBSPACES]
+    return [base, *plain, *layerwise]
+
+
+def _baselines(base: Recipe, *unfit: str, validation: int, **ema: float) -> list[Recipe]:
+    """Return the methods that a subspace is compared with; `validation` images choose the epoch of early stopping."""
+    settings: dict[str, dict[str, Any]] = {
+        "swa-cyclic": {},
+        "swa-constant": {},
+        "swag": {"vertices": 6},
+        "snapshot": {"vertices": 6},
+        "fge": {"vertices": 6},
+        "ema": ema,
+        "early-stopping": {"validation": validation},
+        "sam": {},
+        "dropout": {"method": "standard", "dropout": 0.1},
+        "label-smoothing": {"method": "standard", "label_smoothing": 0.1},
+        "simplex-label-smoothing": {"method": "simplex", "label_smoothing": 0.1},
+        "integral": {"learning_rate": 0.02},  # gradients of a difference over epsilon: LeNet does not bear 0.1
+    }
+    return [
+        _derived(base, name, {"method": name, **changes}) for name, changes in settings.items() if name not in unfit
+    ]
+
+
+def _several(base: Recipe) -> list[Recipe]:
+    """Return lines and curves with several points per batch, and with features that are kept apart."""
+    features = {"samples": 2, "feature_similarity": 1.0}
+    settings: dict[str, dict[str, Any]] = {"samples2": {"samples": 2}, "samples4": {"samples": 4}, "features": features}
+    return [
+        _derived(base, f"{method}-{name}", {"method": method, **changes})
+        for method in ("line", "curve")
+        for name, changes in settings.items()
+    ]
+
+
+def _derived(base: Recipe, name: str, changes: Mapping[str, Any]) -> Recipe:
+    return replace(base, name=f"{base.name.removesuffix('standard')}{name}", **changes)
+
+
+_CIFAR10 = Recipe(name="cifar10-standard")
+_TINY18 = replace(_CIFAR10, name="tiny-imagenet-resnet18-standard", dataset="tiny-imagenet", network="resnet18")
+_TINY50 = replace(_TINY18, name="tiny-imagenet-resnet50-standard", network="resnet50")
+_IMAGENET = replace(
+    _CIFAR10,
+    name="imagenet-resnet50-standard",
+    dataset="imagenet",
+    network="torchvision:resnet50",
+    epochs=100,
+    batch=256,
+    weight_decay=5e-5,
+    pad=0,  # crops are of random size instead
+)
+_WIDE = replace(_IMAGENET, name="imagenet-wide-resnet50-standard", network="torchvision:wide_resnet50_2")
+_FOLDER = replace(_TINY18, name="folder-standard", dataset="folder", epochs=90)
+_MNIST = replace(_CIFAR10, name="mnist-standard", dataset="mnist", network="lenet", epochs=10, pad=0, flip=False)
+_DIGITS = replace(_MNIST, name="digits-standard", dataset="digits", network="mlp", epochs=60, label_noise=0.4)
+
+_LISTS = (
+    _methods(_CIFAR10),
+    _baselines(_CIFAR10, "integral", validation=5000),
+    _several(_CIFAR10),
+    *map(_methods, (_TINY18, _TINY50, _IMAGENET, _WIDE, _MNIST)),
+    _baselines(_MNIST, "dropout", "swag", "fge", validation=5000),  # LeNet has no dropout, 10 epochs are too short
+    _methods(_FOLDER),
+    _baselines(_FOLDER, "dropout", "integral", validation=200),  # ResNet18 has no dropout
+    _methods(_DIGITS),
+    _baselines(_DIGITS, "dropout", validation=200, ema_decay=0.98),  # an epoch has 10 steps
+)
+RECIPES = Catalogue("recipe", [recipe for recipes in _LISTS for recipe in recipes])
+
+
+def find(name: str) -> Recipe:
+    """Return the recipe of that name."""
+    if name not in RECIPES:
+        raise ArgumentError(f"no recipe {name!r}: {nearest(name, RECIPES)} (`subspaces recipes` lists them all)")
+    return RECIPES[name]

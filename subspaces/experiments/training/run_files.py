@@ -4,6 +4,7 @@ A checksum is of the content alone: a file that was renamed or moved is still it
 entry `recipe` is the key of the run that a file is of: one of another run would give its numbers without an error.
 """
 
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,9 +39,15 @@ def as_run_error(path: Path | None = None, remedy: str = "") -> Iterator[None]:
 
 def there(path: Path, remedy: str) -> bool:
     """Say whether a file is there; a folder, a pipe or a link to nothing in its place is damage."""
-    if not path.is_file() and (path.exists() or path.is_symlink()):
+    try:
+        found = stat.S_ISREG(path.stat().st_mode)  # asked once: another process may write or remove it at any moment
+    except (FileNotFoundError, NotADirectoryError):
+        if not path.is_symlink():
+            return False
+        found = False
+    if not found:
         raise damaged(path, "it is not a file", remedy)
-    return path.is_file()
+    return True
 
 
 def write_json(path: Path, content: Mapping[str, Any], recipe: str) -> None:

@@ -27,19 +27,17 @@ from subspaces.core import storage
 from subspaces.evaluation.environment import environment
 from subspaces.evaluation.files import append_line, read_lines
 from subspaces.experiments import locks
+from subspaces.experiments.locks import Stop
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.run_files import RunError
-from subspaces.experiments.training.signals import Stop
 from subspaces.networks.factories import is_factory
 
 __all__ = ["Run", "RunError", "free"]
 
-LOCK, CONFIG, ENVIRONMENT = ".lock", "config.json", "environment.json"
-LOG, RESULT = "log.jsonl", "result.json"
-FAMILY, TRAINED = "family.safetensors", "trained.safetensors"
-STATE, KEPT = "state.safetensors", "kept.safetensors"
+LOCK, CONFIG, ENVIRONMENT, LOG, RESULT = ".lock", "config.json", "environment.json", "log.jsonl", "result.json"
+FAMILY, TRAINED, STATE, KEPT = (f"{name}.safetensors" for name in ("family", "trained", "state", "kept"))
 FILES = (CONFIG, ENVIRONMENT, LOG, STATE, FAMILY, RESULT)
 ANEW = "put an unchanged copy back, or remove the folder {} to train anew"
 
@@ -48,8 +46,9 @@ class Run:
     """The folder of one recipe with one seed."""
 
     def __init__(self, folder: Path, recipe: Recipe) -> None:
-        self.folder = folder
-        self.recipe = recipe
+        self.folder, self.recipe = folder, recipe
+        self.family_file = folder / FAMILY
+        self.trained_file = folder / TRAINED  # the subspace that was trained, where the family is one point of it
         self._from_folder = False  # whether the recipe was read from there, and not named by the caller
         self._remedy = ANEW.format(folder)
         self._state_remedy = f"remove it to train {folder.name} from its beginning"
@@ -77,9 +76,8 @@ class Run:
     @staticmethod
     def begun(folders: Iterable[str | os.PathLike[str]]) -> list[Path]:
         """Return the folders without those that hold nothing but the lock, and the log, of a run that never started."""
-        own = {LOCK, LOG}
         found = {path: os.listdir(path) if path.is_dir() else ["none"] for path in map(Path, folders)}
-        return [path for path, names in found.items() if any(not n.endswith(".partial") for n in {*names} - own)]
+        return [path for path, names in found.items() if {n for n in names if not n.endswith(".partial")} - {LOCK, LOG}]
 
     def check_trusted(self, trust: bool) -> None:
         """Refuse to call a network factory that only the folder names, unless it is trusted."""
@@ -98,21 +96,14 @@ class Run:
         """Whether the run has its result."""
         return (self.folder / RESULT).is_file() and self.family_file.is_file()
 
-    @property
-    def family_file(self) -> Path:
-        """The trained family."""
-        return self.folder / FAMILY
-
-    @property
-    def trained_file(self) -> Path:
-        """The subspace that was trained, where the family is one point of it."""
-        return self.folder / TRAINED
-
     def _is_there(self, name: str) -> bool:
         return run_files.there(self.folder / name, self._remedy)
 
     def _read(self, name: str) -> dict[str, Any]:
         return run_files.read_json(self.folder / name, self.recipe.key, self._remedy)
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        run_files.write_json(self.folder / name, content, self.recipe.key)
 
     def _read_result(self) -> dict[str, Any]:
         if not self.finished:
@@ -151,8 +142,7 @@ class Run:
         """Return the environment of each start of the run."""
         if not self._is_there(ENVIRONMENT) and not self.finished:
             return []
-        starts: list[dict[str, Any]] = self._read(ENVIRONMENT)["starts"]
-        return starts
+        return list(self._read(ENVIRONMENT)["starts"])
 
     def check(self) -> None:
         """Refuse an existing folder of another recipe, and a finished one with a file that is not as it was written."""
@@ -201,11 +191,11 @@ class Run:
             return int(json.loads(storage.read_header(path)["progress"])["lines"])
         except FileNotFoundError:  # it has just been dropped: the run has ended
             return 0
-        except (storage.DamageError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:  # of which a `DamageError` is one
             raise run_files.damaged(path, error, self._state_remedy) from None
 
     def _synced_lines(self) -> int:
-        """Return how many lines the log has, which are brought to the disk before something counts on them."""
+        """Bring the log to the disk before something counts on it, and return how many lines it has."""
         path = self.folder / LOG
         if not path.is_file():
             return 0
@@ -223,13 +213,6 @@ class Run:
         for row in rows:
             self.append_log(row)
 
-    def _cut_log(self, lines: int) -> None:
-        """Go back to when the log had so many lines."""
-        if self._is_there(LOG):
-            path = self.folder / LOG
-            os.truncate(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[:lines])))
-        self._read_log(lines)
-
     # Training
 
     def start(self, execution: Execution, processes: int = 1) -> None:
@@ -238,84 +221,71 @@ class Run:
         if not self.finished and self._is_there(RESULT):  # of a family that is gone
             (self.folder / RESULT).unlink()
         if not (self.folder / CONFIG).is_file():
-            run_files.write_json(self.folder / CONFIG, self.recipe.to_dict(), self.recipe.key)
+            self._write(CONFIG, self.recipe.to_dict())
         starts = [*self.starts(), environment(dataclasses.asdict(execution), processes)]
-        run_files.write_json(self.folder / ENVIRONMENT, {"starts": starts}, self.recipe.key)
+        self._write(ENVIRONMENT, {"starts": starts})
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], progress: Mapping[str, Any]) -> None:
         """Write the state of training, and where the log is at that moment."""
         header = {"progress": json.dumps({**progress, "lines": self._synced_lines()})}
         run_files.write_tensors(self.folder / STATE, tensors, header, self.recipe.key)
 
-    def load_checkpoint(self, writes: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the newest checkpoint, after cutting the log back to it; None if there is none.
-
-        Of several processes one `writes`, and the others read after it.
-        """
-        path = self.folder / STATE
-        if not path.is_file():
-            if self.recipe.start_from:
-                return self._load_start(writes)
-            if writes:
-                self.begin_log([])
+    def load_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return tensors and progress of the newest checkpoint, or of the run to start from; None if there is none."""
+        path, start = self.folder / STATE, self.recipe.start_from
+        if path.is_file():
+            header, tensors = run_files.read_tensors(path, self.recipe.key, self._state_remedy)
+            return tensors, json.loads(header["progress"])
+        if not start:
             return None
-        header, tensors = run_files.read_tensors(path, self.recipe.key, self._state_remedy)
-        progress: dict[str, Any] = json.loads(header["progress"])
-        if writes:
-            self._cut_log(progress["lines"])
-        return tensors, progress
+        path = self.folder.parent / start / KEPT
+        if not path.exists():
+            raise RunError(f"{path} is not there: train that run first, with --keep-epoch")
+        header, tensors = run_files.read_tensors(path, None, ANEW.format(path.parent))
+        rows = json.loads(header["log"])
+        if len(rows) >= self.recipe.epochs:
+            raise RunError(f"{path} has {len(rows)} epochs behind it: expected less than {self.recipe.epochs}")
+        return tensors, {"epoch": len(rows), "started": rows}
+
+    def reset_log(self, progress: Mapping[str, Any] | None) -> None:
+        """Go back to the log at a checkpoint: its lines, those of the run that it starts from, or none."""
+        if progress is None or "started" in progress:
+            self.begin_log(progress["started"] if progress else [])
+            return
+        if self._is_there(LOG):
+            path = self.folder / LOG
+            os.truncate(path, sum(map(len, path.read_bytes().splitlines(keepends=True)[: progress["lines"]])))
+        self._read_log(progress["lines"])
 
     def keep_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
         """Write the state at this moment for runs that start from it, with the log so far."""
         run_files.write_tensors(self.folder / KEPT, tensors, {"log": json.dumps(self.log())}, self.recipe.key)
 
-    def _load_start(self, writes: bool) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the checkpoint of the run to start from, and begin the log with that run's."""
-        other = self.folder.parent / self.recipe.start_from
-        if not (other / KEPT).exists():
-            raise RunError(f"{other / KEPT} is not there: train that run first, with --keep-epoch")
-        header, tensors = run_files.read_tensors(other / KEPT, None, ANEW.format(other))
-        rows = json.loads(header["log"])
-        if len(rows) >= self.recipe.epochs:
-            raise RunError(f"{other / KEPT} has {len(rows)} epochs behind it: expected less than {self.recipe.epochs}")
-        if writes:
-            self.begin_log(rows)
-        return tensors, {"epoch": len(rows), "started": True}
-
     def finish(self, result: Mapping[str, Any], families: Mapping[str, str]) -> None:
-        """Write the result, which marks the run as finished, and drop the checkpoint.
-
-        `families` are the checksums of the families' files that belong to it.
-        """
-        content = {**result, "lines": self._synced_lines(), "families": dict(families)}
-        run_files.write_json(self.folder / RESULT, content, self.recipe.key)
+        """Write the result with the checksums of its families, which finishes the run, and drop the checkpoint."""
+        self._write(RESULT, {**result, "lines": self._synced_lines(), "families": dict(families)})
         (self.folder / STATE).unlink(missing_ok=True)
 
     def tidy(self) -> None:
         """Remove the checkpoint of a finished run: its process was killed before it could."""
-        state = self.folder / STATE
-        if state.is_file():
+        if (self.folder / STATE).is_file():
             with suppress(OSError, RunError), self.attempt() as holder:  # where it is read alone, it can stay
                 if holder is None and self.finished:
-                    state.unlink(missing_ok=True)
+                    (self.folder / STATE).unlink(missing_ok=True)
 
     # Sharing
 
     @contextmanager
     def attempt(self) -> Iterator[str | None]:
-        """Keep other processes out of the folder and yield None, or else who is in it; see `locks.attempt`.
-
-        A folder without a run in it is removed at the end.
-        """
+        """Keep other processes out of the folder and yield None, or else who is in it; remove it if no run began."""
         with locks.made(self.folder), locks.attempt(self.folder / LOCK) as holder:
             if holder == f"process {os.getpid()}":  # for which we would wait for ever
                 raise RunError(f"{self.folder} is in use by {holder}")
             try:
                 yield holder
             finally:
-                if holder is None and not self.begun([self.folder]):  # it was never started: leave nothing behind
-                    with suppress(OSError):
-                        shutil.rmtree(self.folder)
+                if holder is None and not self.begun([self.folder]):
+                    shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

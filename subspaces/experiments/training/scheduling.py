@@ -10,7 +10,7 @@ for the last batch of an epoch, and it is evaluated.
 import dataclasses
 import gc
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +18,21 @@ import torch
 
 from subspaces.core import memory
 from subspaces.experiments.data import Dataset, ResidentLoader
+from subspaces.experiments.locks import Stop, stop_on_signals
 from subspaces.experiments.training.batches import Stream, check_batches, load_levels
-from subspaces.experiments.training.display import Display, Mode, display, progress_bar
-from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.display import Display, Mode, display
+from subspaces.experiments.training.execution import ALONE, EVERY, Execution, World
 from subspaces.experiments.training.recipe import data_of
 from subspaces.experiments.training.runs import Run, RunError
-from subspaces.experiments.training.signals import Stop, stop_on_signals
 from subspaces.experiments.training.stack import Stack, likeness
 from subspaces.experiments.training.step import many_compiled
-from subspaces.experiments.training.trainer import LastTrainingError, Trainer, TrainingError
-from subspaces.experiments.training.world import ALONE, EVERY, World
+from subspaces.experiments.training.trainer import Trainer, TrainingError
 from subspaces.networks import registry
 
 STACK = 16  # runs that are one program on a CPU, unless asked otherwise: more gain little, and leave others less
 GROWTH = 3  # times what its first steps take is kept free for every run on a GPU
 Failure = TrainingError | RunError
 """What went wrong with one run: its training, or a file that it was to continue from."""
-Held = dict[Run, str]
-"""Runs that other processes train, and which ones."""
-Data = Dataset | Mapping[float, Dataset]
-"""Images, or these by the noise of their labels."""
 
 
 def train_runs(
@@ -46,23 +41,22 @@ def train_runs(
     data: Path | None,
     show: Mode,
     tensorboard: bool,
-    held: Held | None = None,
+    held: dict[Run, str],
     world: World = ALONE,
 ) -> list[Failure]:
     """Train runs in this process, and return what went wrong with some; the others are trained nevertheless.
 
-    `held` takes up the runs that are left out because another process trains them; without it that is an error.
+    `held` takes up the runs that are left out because other processes train them, and which ones do.
     """
     failures = list[Failure]()
     for members in groups(runs):
         recipes = [run.recipe for run in members]
-        with progress_bar(show) as progress:
-            dataset = load_levels(recipes, data, progress)
         different = {(one.batch, one.network, one.dropout, one.definition.groups): one for one in recipes}
-        for one in different.values():
-            check_batches(one, dataset[one.label_noise], world.size)
         try:
             with display(show, tensorboard) as shown:
+                dataset = load_levels(recipes, data, shown.progress)
+                for one in different.values():
+                    check_batches(one, dataset[one.label_noise], world.size)
                 failures += train_group(members, dataset, execution, shown, held, world)
         except Exception as error:
             if not memory.ran_out(error):
@@ -104,15 +98,17 @@ def stacks(runs: Sequence[Run], execution: Execution) -> list[list[Run]]:
 
 def train_group(
     runs: Sequence[Run],
-    dataset: Data,
+    dataset: Dataset | Mapping[float, Dataset],
     execution: Execution,
     shown: Display,
-    held: Held | None = None,
+    held: dict[Run, str],
     world: World = ALONE,
 ) -> list[Failure]:
-    """Train runs on one data set, and return what went wrong with some; several processes train one after the other."""
+    """Train runs on one data set, or on those by the noise of their labels, and return what went wrong with some."""
     gpu = execution.device.startswith("cuda")
     programs = stacks(runs, execution) if world.alone else [[run] for run in runs]
+    # Dropout draws from the one generator of a device: such runs take no turns.
+    turns = gpu and world.alone and not any(run.recipe.dropout for run in runs)
     failures = list[Failure]()
     with ExitStack() as stack:
         # The caller's random numbers and limits are left alone.
@@ -121,36 +117,30 @@ def train_group(
             stack.enter_context(many_compiled())
         stop = stack.enter_context(stop_on_signals(patient=not world.alone))
         scheduler = Scheduler(dataset, execution, shown, stop, world)
-        together = takes_turns(runs, execution) and world.alone
-        for some in [programs] if together else [[one] for one in programs]:  # few locks leave others their share
+        for some in [programs] if turns else [[one] for one in programs]:  # few locks leave others their share
             with _taken([run for program in some for run in program], held, world) as ours:
                 failures += scheduler.train([[run for run in program if run in ours] for program in some])
     return failures
 
 
-def takes_turns(runs: Sequence[Run], execution: Execution) -> bool:
-    """Say whether runs take turns; those with dropout, which draws from the one generator of a device, do not."""
-    return execution.device.startswith("cuda") and not any(run.recipe.dropout for run in runs)
-
-
 @contextmanager
-def _taken(runs: Sequence[Run], held: Held | None, world: World) -> Iterator[list[Run]]:
+def _taken(runs: Sequence[Run], held: dict[Run, str], world: World) -> Iterator[list[Run]]:
     """Hold those runs that no other process holds, and yield what is not finished; of several, the first does it."""
     with ExitStack() as stack:
 
-        def locked() -> list[int]:
+        def taken() -> list[int]:
             ours = []
             for index, run in enumerate(runs):
                 with ExitStack() as one:
-                    holder = one.enter_context(run.locked() if held is None else run.attempt())
-                    if holder is not None and held is not None:
+                    holder = one.enter_context(run.attempt() if world.alone else run.locked())
+                    if holder is not None:
                         held[run] = holder
                     elif not run.finished:  # by another process before it let go of the lock
                         ours.append(index)
                         stack.enter_context(one.pop_all())
             return ours
 
-        yield [runs[index] for index in world.on_first(locked)]
+        yield [runs[index] for index in world.on_first(taken)]
 
 
 class RunGroup:
@@ -170,7 +160,9 @@ class RunGroup:
                     del self.steps[trainer]
         if not self.steps:
             return failures
-        taken = next(iter(self.steps)).advance()
+        first = next(iter(self.steps))
+        with first.on_stream():
+            taken = first.engine.step.advance(first.engine.loader.sizes, first.done)
         save = any(trainer.due for trainer in self.steps)  # all at the same step, where they can continue as one
         for trainer in list(self.steps):
             with self._left_out(trainer, failures):
@@ -193,7 +185,14 @@ class RunGroup:
 class Scheduler:
     """Trains runs on one data set; those for which the device has no room wait."""
 
-    def __init__(self, dataset: Data, execution: Execution, shown: Display, stop: Stop, world: World = ALONE) -> None:
+    def __init__(
+        self,
+        dataset: Dataset | Mapping[float, Dataset],
+        execution: Execution,
+        shown: Display,
+        stop: Stop,
+        world: World = ALONE,
+    ) -> None:
         self.dataset, self.execution, self.shown, self.stop, self.world = dataset, execution, shown, stop, world
         self.turns = 0
         self.images: ResidentLoader | None = None  # of the first run, which the others may share
@@ -217,7 +216,14 @@ class Scheduler:
                 if waiting and self._count() < before:
                     self._free_memory()
                 while waiting and self._has_room(self._count()):
-                    failures += self._let_in(waiting.pop(0))
+                    first, given = self.images is None, self._reserved()
+                    runs = waiting.pop(0)
+                    for group in self._let_in(runs, failures):
+                        self.running.append(group)
+                        failures += self._turn(group)
+                    shared = self.images.images.nbytes if first and self.images is not None else 0  # with all others
+                    self.needs.append((self._reserved() - given - shared) // len(runs))
+                    self.room -= shared
         finally:
             for steps in (steps for group in self.running for steps in group.steps.values()):
                 steps.close()
@@ -228,9 +234,10 @@ class Scheduler:
 
     def _has_room(self, running: int) -> bool:
         """Say whether another run fits beside so many; the first always does."""
-        if self.measured:
-            return running < (fitting(self.room, self.needs) if self.needs else 1)
-        return self.execution.at_once is None or running < self.execution.at_once
+        if not self.measured:
+            return self.execution.at_once is None or running < self.execution.at_once
+        most = self.room // (GROWTH * max(1, *self.needs)) if self.needs else 1
+        return running < max(1, most)
 
     def _free_memory(self) -> None:
         """Give the memory of runs that are done back to the device."""
@@ -241,9 +248,8 @@ class Scheduler:
     def _reserved(self) -> int:
         return torch.cuda.memory_reserved(self.device) if self.measured else 0
 
-    def _let_in(self, runs: Sequence[Run]) -> list[Failure]:
-        """Begin a program where its runs are, with their first steps, and measure what these need."""
-        failures, first, before = list[Failure](), self.images is None, self._reserved()
+    def _let_in(self, runs: Sequence[Run], failures: list[Failure]) -> list[RunGroup]:
+        """Begin a program where its runs are, as one as far as they are at the same place."""
         alike: dict[Any, list[Trainer]] = {}
         loader: ResidentLoader | Stream | None = self.images
         for run in runs:
@@ -257,13 +263,7 @@ class Scheduler:
             loader = trainer.engine.loader  # for the next, which sees images as this one does
             alone = not trainer.hooks.together or trainer.stacked is False or isinstance(loader, Stream)
             alike.setdefault(run if alone else (trainer.epoch, trainer.done), []).append(trainer)
-        for trainers in alike.values():
-            self.running.append(RunGroup(trainers))
-            failures += self._turn(self.running[-1])
-        shared = self.images.images.nbytes if first and self.images is not None else 0  # with all that follow
-        self.needs.append((self._reserved() - before - shared) // len(runs))
-        self.room -= shared
-        return failures
+        return [RunGroup(trainers) for trainers in alike.values()]
 
     def _begin(self, run: Run, images: ResidentLoader | Stream | None) -> Trainer:
         dataset = self.dataset if isinstance(self.dataset, Dataset) else self.dataset[run.recipe.label_noise]
@@ -283,22 +283,8 @@ class Scheduler:
                 return failures
             self.stop.signal = self.world.largest(self.stop.signal or 0) or None
         if self.stop.signal is not None:
-            self._save_all()
+            for trainer in (trainer for group in self.running for trainer in group.steps):
+                with suppress(TrainingError):  # its last good checkpoint is kept
+                    trainer.checkpoint()
             self.stop.raise_if_stopped()
         return failures
-
-    def _save_all(self) -> None:
-        """Write the state of every run; raise the first failure when all had their turn."""
-        errors = list[Exception]()
-        for trainer in (trainer for group in self.running for trainer in group.steps):
-            try:
-                trainer.checkpoint()
-            except Exception as error:
-                errors.append(error)
-        for first in errors[:1]:
-            raise LastTrainingError(str(first)) if isinstance(first, TrainingError) else first
-
-
-def fitting(room: int, needs: Sequence[int]) -> int:
-    """Return how many runs fit into so many bytes, where the first steps of some have taken so many each."""
-    return max(1, room // (GROWTH * max(1, *needs)))

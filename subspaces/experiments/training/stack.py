@@ -1,8 +1,7 @@
 """Runs of equal structure, trained as one program: their tensors lie side by side, and one kernel serves all.
 
-Every tensor of a run that a step changes becomes a slice of one tensor for all of them, [k, …]. The run keeps that
-slice as its own, so that it is evaluated, saved and continued alone, as if there were no others; and what is
-computed along the new dimension is independent, so that one that diverges does not disturb the others.
+Every tensor of a run that a step changes becomes a slice of one tensor for all of them, [k, …], which the run keeps as
+its own: it is evaluated, saved and continued alone, and one that diverges does not disturb the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,11 +36,7 @@ def likeness(recipe: Recipe) -> tuple[Any, ...] | None:
         return None
     common = {name: getattr(recipe, name) for name in COMMON if name not in {*OWN, *OPTIONS}}
     step = (hooks.outputs, hooks.penalties, hooks.gradient)
-    if step == (
-        Hooks.outputs,
-        Hooks.penalties,
-        Hooks.gradient,
-    ):  # as all that differ between steps alone
+    if step == (Hooks.outputs, Hooks.penalties, Hooks.gradient):  # as all that differ between steps alone
         return (method.shape(), type(method).family, *common.items())
     numbers = {name: getattr(method, name) > 0 for name in hooks.varying}  # what is 0 may be left out of a step
     return (type(method), *step, *(common | method.own() | numbers).items())

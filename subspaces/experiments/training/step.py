@@ -26,8 +26,6 @@ GRAPH_SAFE = ("SGD", "Adam", "AdamW", "RMSprop")  # optimisers whose state may s
 GRAPH_STEPS = 10  # steps in one graph: between two graphs the device waits some microseconds
 GRAPH_WARMUP, WARMUP = 2, 3
 COMPILED = 2**16  # versions of one function that the compiler may make: some for every engine
-
-
 R = TypeVar("R")
 
 
@@ -39,7 +37,7 @@ def many_compiled() -> AbstractContextManager[None]:
 
 
 class Moved(Protocol):
-    """What a step moves forward: a run, or several whose tensors lie side by side."""
+    """A run, or several whose tensors lie side by side."""
 
     recipe: Recipe
     execution: Execution
@@ -51,21 +49,14 @@ class Moved(Protocol):
     several: bool
 
     @property
-    def loader(self) -> ResidentLoader | StackedLoader | Stream:
-        """Its batches."""
-
-    def objective(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return what is to be made smaller, of a batch, and add loss and correct predictions to the totals."""
-
-    def after_step(self) -> None:
-        """Take note of the weights that a step has made."""
-
-    def live(self) -> dict[str, Tensor]:
-        """Return every tensor that a step changes, by name."""
+    def loader(self) -> ResidentLoader | StackedLoader | Stream: ...
+    def objective(self, x: Tensor, y: Tensor) -> Tensor: ...
+    def after_step(self) -> None: ...
+    def live(self) -> dict[str, Tensor]: ...
 
 
 class Step:
-    """One step after the other."""
+    """One step after the other, of a run or of several whose tensors lie side by side."""
 
     def __init__(self, moved: Moved) -> None:
         self.moved = moved

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,9 +19,8 @@ from subspaces.evaluation.subject import spread
 from subspaces.experiments import data
 from subspaces.experiments.training.batches import Stream, evaluation_batches, statistics_batches, statistics_seed
 from subspaces.experiments.training.engine import Engine
-from subspaces.experiments.training.execution import Execution
+from subspaces.experiments.training.execution import ALONE, EVERY, Execution, World
 from subspaces.experiments.training.runs import STATE, Run, RunError
-from subspaces.experiments.training.world import ALONE, EVERY, World
 
 Report = Callable[[Run, dict[str, Any]], None]
 DIVERGED = "lower --learning-rate (now {:g}), or check the data; the last good checkpoint is kept"
@@ -28,10 +28,6 @@ DIVERGED = "lower --learning-rate (now {:g}), or check the data; the last good c
 
 class TrainingError(UserError, RuntimeError):
     """Training that cannot go on."""
-
-
-class LastTrainingError(TrainingError):
-    """The same of a run that was to be saved because all were asked to stop: no other begins after it."""
 
 
 class Clock:
@@ -61,10 +57,10 @@ class Clock:
 
 
 class Trainer:
-    """One run in training. Between its steps others may have their turn: see `steps()`.
+    """One run in training, between whose steps others may have their turn (`steps`).
 
-    `images` is the loader of another, whose training images it may share. Several processes (`world`) each have a
-    trainer of the same run, which make the same calls; what is written is written by the first.
+    `images` is the loader of another, whose images it may share. Of several processes, which each have a trainer of the
+    run and make the same calls, the first writes.
     """
 
     def __init__(
@@ -88,7 +84,8 @@ class Trainer:
         self.pending: list[tuple[Clock, Callable[[], None]]] = []  # log lines whose numbers are still on the device
         self._resume()
 
-    def _on_stream(self) -> Any:
+    def on_stream(self) -> Any:
+        """Work on the stream of this run, if it has one."""
         stream = self.engine.stream
         return torch.cuda.stream(stream) if stream is not None else nullcontext()
 
@@ -98,17 +95,14 @@ class Trainer:
         """Continue from the newest checkpoint, or start from another run's, where there is one."""
         seed = self.run.recipe.seed
         torch.manual_seed(seed if self.world.first else randomness.number(seed, "processes", self.world.rank))
-        if self.world.alone:
-            found = self.run.load_checkpoint()
-        else:  # the first prepares the log, and all read after that
-            some = self.world.on_first(lambda: self.run.load_checkpoint() is not None)
-            found = self.run.load_checkpoint(writes=False) if some else None
+        found = self.run.load_checkpoint()
+        self.world.on_first(lambda: self.run.reset_log(found and found[1]))  # which no other process reads
         if found is None:
             return
         tensors, progress = found
         starts = "started" in progress  # from another run's checkpoint
         try:
-            with self._on_stream():
+            with self.on_stream():
                 self.engine.load(tensors, own_numbers=starts)
             self.epoch = int(progress["epoch"])
             if starts:
@@ -129,51 +123,44 @@ class Trainer:
     def _own_row(self, tensors: dict[str, Tensor], name: str) -> Tensor | None:
         """Return this process's part of what each of several has left; None for one that was not there."""
         rows = tensors[name].view(-1, tensors[name].shape[-1]) if name in tensors else torch.empty(0)
-        # A copy: torch reads the numbers from where the whole begins, not from where the row does.
+        # A copy: torch reads the numbers from where the whole begins.
         return rows[self.world.rank].clone() if self.world.rank < len(rows) else None
 
     def checkpoint(self) -> None:
         """Write the state, so that the same command continues from here."""
-        with self._on_stream():
+        with self.on_stream():
             self.flush()
             self._check_loss(float(self.world.total(self.engine.totals)[0]), self.epoch + 1)
-            self._check_weights()
             progress = {"epoch": self.epoch, "done": self.done, "stacked": self.engine.step.moved.several}
-            state = self._state()
-            self.world.on_first(lambda: self.run.save_checkpoint(state, progress))
+            self._save(partial(self.run.save_checkpoint, progress=progress))
         self.saved_at = time.monotonic()
 
-    def _keep(self) -> None:
-        """Keep the state for runs that start from it."""
+    def _save(self, write: Callable[[dict[str, Tensor]], None]) -> None:
+        """Write what it takes to continue, of all processes."""
         self.flush()
         self._check_weights()
-        state = self._state()
-        self.world.on_first(lambda: self.run.keep_checkpoint(state))
-
-    def _state(self) -> dict[str, Tensor]:
-        tensors = {**self.engine.state(), "generator": self.world.every(torch.get_rng_state())}
+        state = {**self.engine.state(), "generator": self.world.every(torch.get_rng_state())}
         if self.engine.stream is not None:
-            tensors["cuda_generator"] = self.world.every(torch.cuda.get_rng_state(self.engine.device))
-        return tensors
+            state["cuda_generator"] = self.world.every(torch.cuda.get_rng_state(self.engine.device))
+        self.world.on_first(lambda: write(state))
 
     @property
     def due(self) -> bool:
         """Whether it is time for a checkpoint, by the clock of any process."""
-        if not self.world.alone and self.done % EVERY:
-            return False
-        return bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
+        asked = self.world.alone or self.done % EVERY == 0
+        return asked and bool(self.world.largest(time.monotonic() - self.saved_at > self.execution.checkpoint_seconds))
 
     # Epochs
 
     def steps(self) -> Generator[None]:
         """Train to the end; wherever this yields, the next steps are due.
 
-        Whoever drives it makes them (`advance`), for this run alone or for several at once, and counts them in `done`.
-        Where it ends, or is closed, so do the processes that read images.
+        Whoever drives it makes them, for this run alone or for several at once, and counts them in `done`. Where it
+        ends, or is closed, so do the processes that read images.
         """
         try:
             yield from self._epochs()
-            with self._on_stream():
+            with self.on_stream():
                 self._finish()
         finally:
             for loader in (self.engine.loader, *self.others.values()):
@@ -183,11 +170,11 @@ class Trainer:
     def _epochs(self) -> Iterator[None]:
         sizes = self.engine.loader.sizes
         while self.epoch < self.run.recipe.epochs:
-            with self._on_stream():
+            with self.on_stream():
                 self.rate = self.engine.set_epoch(self.epoch)
                 if self.done == 0:
                     if self.epoch == self.run.recipe.keep_epoch:
-                        self._keep()
+                        self._save(self.run.keep_checkpoint)
                     self.engine.start_epoch()
                 clock = Clock(self.engine.stream)
             timed = sum(sizes[self.done :])
@@ -195,13 +182,8 @@ class Trainer:
                 yield
                 if self.pending and self.pending[-1][0].ready():
                     self.flush()
-            with self._on_stream():
+            with self.on_stream():
                 self._end_epoch(clock, timed)
-
-    def advance(self) -> int:
-        """Make the next steps, and those of all runs that are one program with this one; return how many."""
-        with self._on_stream():
-            return self.engine.step.advance(self.engine.loader.sizes, self.done)
 
     def _end_epoch(self, clock: Clock, timed: int) -> None:
         """Queue the log line of the epoch: it is written when the device is there, so that nobody waits for it."""
@@ -257,10 +239,9 @@ class Trainer:
     # Evaluation
 
     def evaluate(self, batches: int, every_split: bool = False) -> dict[str, float]:
-        """Return the accuracy of the midpoint on held-out images, with statistics of so many batches.
+        """Return the accuracy of a copy of the midpoint on held-out images, with statistics of so many batches.
 
-        It is a copy that is evaluated, on batches of its own, so that training is not disturbed. While
-        there are validation images, the test set is left alone until the end, unless every split is asked for.
+        While there are validation images, the test set is left alone until the end, unless every split is asked for.
         """
         with self.engine.tracking_statistics():
             network = self.hooks.current_family().midpoint()
@@ -288,8 +269,7 @@ class Trainer:
         return int(found[0]) / int(found[1])
 
     def _autocast(self) -> torch.autocast:
-        low = self.execution.precision == "bfloat16"
-        return torch.autocast(self.engine.device.type, torch.bfloat16, enabled=low)
+        return torch.autocast(self.engine.device.type, torch.bfloat16, enabled=self.execution.precision == "bfloat16")
 
     def _own_random_numbers(self) -> Any:
         """Give back the random numbers that dropout takes while statistics are made."""
@@ -326,14 +306,13 @@ class Trainer:
                 network = self._recalibrated(family.ensemble(torch.eye(family.shape.vertices)))
         families = {}
         if family is not trained and trained.shape.vertices > 1:
-            families[self.run.trained_file.name] = self._save(trained, self.run.trained_file)
-        families[self.run.family_file.name] = self._save(family, self.run.family_file)
-        distances = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
-        scores = self._accuracies(network, self.splits)
-        found = {**distances, **scores, **self.hooks.summary()}
+            families[self.run.trained_file.name] = self._write(trained, self.run.trained_file)
+        families[self.run.family_file.name] = self._write(family, self.run.family_file)
+        found: dict[str, Any] = dict(zip(("l2", "cos2"), spread(family).tolist(), strict=True))
+        found |= self._accuracies(network, self.splits) | self.hooks.summary()
         self.world.on_first(lambda: self.run.finish({**self.run.log()[self.hooks.epoch - 1], **found}, families))
 
-    def _save(self, family: Subspace, path: Path) -> str:
+    def _write(self, family: Subspace, path: Path) -> str:
         """Write a family, of which each process has its columns, or a copy."""
         if family.mesh is not None:
             return storage.save(family, path)

@@ -1,14 +1,16 @@
-"""Checkpoints, and the family that they span."""
+"""Checkpoints, the family that they span, and the Gaussian of SWAG against numpy."""
 
+import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces.experiments.methods import Method
-from subspaces.experiments.methods.checkpoints import Collecting, rows, spanned
+from subspaces.experiments.methods.checkpoints import Collecting, draw, moments, rows, spanned
 
 
 def network() -> nn.Module:
@@ -67,12 +69,6 @@ def test_what_is_spanned_is_independent_of_the_family():
     assert result.template[0][1].running_mean.eq(0).all()
 
 
-def test_a_shape_with_another_number_of_vertices_is_refused():
-    family = trained(0)
-    with pytest.raises(ValueError, match="1 networks cannot span Line"):
-        spanned(family, [rows(family)], ss.Line())
-
-
 def test_checkpoints_are_copies_after_the_chosen_epochs():
     hooks = collecting(2, 3)
     for epoch in (1, 2, 3, 4):
@@ -96,8 +92,62 @@ def test_checkpoints_come_back_from_their_state_in_order():
     assert all(torch.equal(other.networks()[0][name], row) for name, row in rows(family).items())
 
 
-def test_checkpoints_that_are_not_there_are_named():
-    hooks = collecting(2, 3)
-    hooks.after_epoch(2, {})
-    with pytest.raises(ValueError, match=r"after epochs \[3\] are not there"):
-        hooks.networks()
+# The Gaussian of SWAG
+
+
+K, N = 6, 40
+
+
+def drawn_from(k: int = K, n: int = N) -> list[dict[str, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(3)
+    return [
+        {"weights": torch.randn(n, generator=generator), "others": torch.randn(4, generator=generator)}
+        for _ in range(k)
+    ]
+
+
+def test_moments_are_those_of_numpy():
+    values = torch.stack([one["weights"] for one in drawn_from()])
+    mean, variance, deviations = moments(values)
+    exact = values.numpy().astype(np.float64)
+    assert_allclose(mean, exact.mean(0))
+    assert_allclose(variance, exact.var(0), rtol=1e-9, atol=1e-12)
+    assert_allclose(deviations, (exact - exact.mean(0)).T)
+
+
+def test_a_variance_is_never_negative():
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(1000, generator=generator, dtype=torch.float64).repeat(3, 1)  # weights that stand still
+    _, variance, _ = moments(values)
+    naive = (values.square().mean(0) - values.mean(0).square()).min()
+    assert naive < 0  # rounding would have made it so
+    assert variance.min() == 0
+    assert not any(sample["w"].isnan().any() for sample in draw([{"w": v} for v in values], 3, 0))
+
+
+def test_samples_have_the_covariance_of_the_paper():
+    """½ diag(σ²) + ½ D Dᵀ / (K - 1), around the mean of the checkpoints."""
+    kept = drawn_from()
+    drawn = draw(kept, 20_000, seed=0)
+    samples = torch.stack([torch.cat([one["weights"], one["others"]]) for one in drawn]).double().numpy()
+    exact = torch.stack([torch.cat([one["weights"], one["others"]]) for one in kept]).double().numpy()
+    deviations = exact - exact.mean(0)
+    covariance = 0.5 * np.diag(exact.var(0)) + 0.5 * deviations.T @ deviations / (K - 1)
+    assert_allclose(samples.mean(0), exact.mean(0), atol=0.05)
+    assert_allclose(np.cov(samples.T), covariance, atol=0.06)
+
+
+def test_samples_differ_from_each_other_and_with_the_seed_only():
+    kept = drawn_from()
+    first, again, other = (draw(kept, 4, seed) for seed in (1, 1, 2))
+    for name in ("weights", "others"):
+        assert all(torch.equal(a[name], b[name]) for a, b in zip(first, again, strict=True))
+        everything = [one[name] for one in [*first, *other]]
+        assert len({tuple(value.tolist()) for value in everything}) == 8
+
+
+def test_samples_do_not_depend_on_the_order_of_the_groups():
+    """A file may give the groups of weights back in another order than training had them."""
+    kept = drawn_from()
+    first, second = draw(kept, 3, 0), draw([dict(reversed(one.items())) for one in kept], 3, 0)
+    assert all(torch.equal(a[name], b[name]) for a, b in zip(first, second, strict=True) for name in a)

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 import subspaces as ss
 from subspaces.experiments import data
-from subspaces.experiments.methods.integral import integral, middles, outputs, steps
+from subspaces.experiments.methods.integral import outputs, steps
 from subspaces.experiments.training import RECIPES, Execution
 from subspaces.experiments.training.batches import statistics_batches, training_batches
 from subspaces.experiments.training.engine import build_family
@@ -91,47 +91,30 @@ def test_alpha_is_drawn_once_for_the_network_from_all_of_the_interval():
     assert family.rng[1] == 5
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 0.5, 0.2, 0.1, 0.05, 1 / 3])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
+@pytest.mark.parametrize("epsilon", [1.0, 0.5, 0.1, 1 / 3])
 @torch.no_grad()
-def test_the_mean_over_steps_is_the_end_of_the_line(epsilon: float, dtype: torch.dtype, tolerance: float):
-    """Whatever the network, within what rounding leaves of the telescope, relative to the largest output."""
-    family, _, end = line(dtype)
-    x = inputs(dtype)
-    found = integral(lambda alpha: family(x, alpha=alpha, outside=True), epsilon, steps(epsilon))
-    assert float((found - end(x)).abs().max() / end(x).abs().max()) < tolerance
+def test_the_mean_over_steps_is_the_end_of_the_line(epsilon: float):
+    """Whatever the network, within what rounding leaves of the telescope."""
+    family, _, end = line()
+    x = inputs()
+    found = torch.stack([outputs(family, x, epsilon, alpha) for alpha in steps(epsilon)]).mean(0)
+    assert_close(found, end(x), rtol=0, atol=1e-12)
 
 
-@torch.no_grad()
-def test_the_numerical_integral_is_the_integral_of_f():
-    """∫₀¹ f = g(0) + (∫₁^{1+ε} g − ∫₀^ε g)/ε, the right side by Gauss's nodes of high order."""
-    family, *ends = line()
-    x, epsilon = inputs(), 0.1
-    nodes, weights = np.polynomial.legendre.leggauss(12)
-
-    def mean(start: float) -> Tensor:
-        """1/ε ∫ g from start to start + ε."""
-        points = start + epsilon * (nodes + 1) / 2
-        return sum(w / 2 * by_hand(tuple(ends), x, point) for w, point in zip(weights, points, strict=True))
-
-    expected = ends[0](x) + mean(1.0) - mean(0.0)
-    found = integral(lambda alpha: family(x, alpha=alpha, outside=True), epsilon, middles(200))
-    assert_close(found, expected, rtol=0, atol=1e-5)
-    assert float((expected - ends[1](x)).abs().max()) > 1e-2  # so that this is not the closed form by chance
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 0.05, 0.025])
+@pytest.mark.parametrize("epsilon", [0.1, 0.025])
 @torch.no_grad()
 def test_the_integral_differs_from_the_end_as_the_finite_difference_does(epsilon: float):
-    """∫₀¹ f − g(1) = ε/2 (g'(1) − g'(0)) + O(ε²)."""
+    """∫₀¹ f by Gauss's nodes, and g(1) + ε/2 (g'(1) − g'(0)) + O(ε²)."""
     family, *ends = line()
     x = inputs()
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    places = zip((nodes + 1) / 2, weights / 2, strict=True)
+    found = sum(weight * outputs(family, x, epsilon, float(alpha)) for alpha, weight in places)
 
     def slope(alpha: float, h: float = 1e-5) -> Tensor:
         return (by_hand(tuple(ends), x, alpha + h) - by_hand(tuple(ends), x, alpha - h)) / (2 * h)
 
     first_order = epsilon / 2 * (slope(1.0) - slope(0.0))
-    found = integral(lambda alpha: family(x, alpha=alpha, outside=True), epsilon, middles(round(20 / epsilon)))
     assert_close(found - ends[1](x), first_order, rtol=0, atol=epsilon**2)
     assert float(first_order.abs().max()) > 2 * epsilon**2
 
@@ -143,8 +126,6 @@ def test_what_does_not_fit_is_refused():
     for epsilon in (0.3, 2.0):
         with pytest.raises(ValueError, match=f"epsilon={epsilon}: expected 1 divided by a whole number"):
             steps(epsilon)
-    with pytest.raises(ValueError, match="0 nodes"):
-        middles(0)
     for changes in ({"layerwise": True}, {"samples": 2}, {"samples": 2, "feature_similarity": 1.0}):
         with pytest.raises(ValueError, match="integral makes no use of it; it is for line, curve and simplex"):
             replace(DIGITS, **changes)

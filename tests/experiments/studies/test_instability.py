@@ -18,7 +18,7 @@ from torch import Tensor
 import subspaces as ss
 from subspaces.core import randomness
 from subspaces.experiments.evaluating.run_subject import run_subjects
-from subspaces.experiments.kept import Kept
+from subspaces.experiments.locks import Kept
 from subspaces.experiments.studies.instability import KINDS, InstabilityStudy, Kind, Mixing, study_instability
 from subspaces.experiments.studies.instability import plan as planned
 from subspaces.experiments.studies.setting import Setting

@@ -1,4 +1,4 @@
-"""A data set whose images say which they are, and a network that notes what it is asked."""
+"""A data set whose images say which they are, a network that notes what it is asked, and a value of every field."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from subspaces.experiments.data import loading
 from subspaces.experiments.training import Recipe
 
 SIDE, CLASSES = 5, 5
-FIELDS = ("seed", "data_seed")
+SEEDS = ("seed", "data_seed")
 BASE = Recipe(
     name="seeds",
     dataset="digits",
@@ -28,7 +28,39 @@ BASE = Recipe(
     learning_rate=0.01,
     seed=1,
 )
-CHANGED = {field: getattr(BASE, field) + 1 for field in FIELDS}
+CHANGED = {field: getattr(BASE, field) + 1 for field in SEEDS}
+
+LINE, SIMPLEX = {"method": "line"}, {"method": "simplex", "vertices": 3}
+FIELDS: dict[str, tuple[dict[str, Any], Any]] = {  # the recipe that uses it, and another value
+    "dataset": ({}, "mnist"),
+    "label_noise": ({}, 0.6),
+    "validation": ({}, 20),
+    "data_seed": ({}, 1),
+    "pad": ({}, 1),
+    "flip": ({}, True),
+    "network": ({}, "lenet"),
+    "dropout": ({"network": "seed_cases:probe"}, 0.5),
+    "method": ({}, "line"),
+    "vertices": (SIMPLEX, 4),
+    "layerwise": (LINE, True),
+    "init": (LINE, "point"),
+    "beta": (LINE, 3.0),
+    "samples": (LINE, 2),
+    "feature_similarity": ({**LINE, "samples": 2, "feature_similarity": 0.5}, 3.0),
+    "label_smoothing": ({}, 0.2),
+    "epochs": ({}, 3),
+    "batch": ({}, 16),
+    "optimizer": ({}, "Adam"),
+    "learning_rate": ({}, 0.03),
+    "momentum": ({}, 0.5),
+    "weight_decay": ({}, 0.1),
+    "schedule": ({}, "constant"),
+    "seed": ({}, 1),
+    "ema_decay": ({"method": "ema"}, 0.5),
+    "sam_rho": ({"method": "sam"}, 0.5),
+    "epsilon": ({"method": "integral"}, 0.5),
+    "augment": ({}, "resized-crop"),
+}
 
 
 def numbered(train: int = 64, test: int = 16) -> data.Dataset:

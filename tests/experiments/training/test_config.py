@@ -3,15 +3,18 @@
 import dataclasses
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from seed_cases import FIELDS
 
 import subspaces as ss
+from subspaces.experiments import data
 from subspaces.experiments.methods import METHODS, users
-from subspaces.experiments.training import Execution, Recipe
-from subspaces.experiments.training.recipe import COMMON, all_fields
+from subspaces.experiments.training import RECIPES, Execution, Recipe
+from subspaces.experiments.training.recipe import COMMON, all_fields, find
 
 BAD = {
     "name": [3, "", "../../x", "a/b", "a b", "a\n"],
@@ -48,41 +51,17 @@ BAD = {
     "augment": ["resized", "none", 3],
     "fingerprint": [3, "flowers:3:0123456789ab"],
 }
-OTHER = {
-    "dataset": "digits",
-    "label_noise": 0.2,
-    "validation": 10,
-    "data_seed": 1,
-    "pad": 2,
-    "flip": False,
-    "network": "lenet",
-    "dropout": 0.1,
-    "method": "line",
-    "vertices": 4,
-    "layerwise": True,
-    "init": "point",
-    "beta": 0.5,
-    "samples": 2,
-    "feature_similarity": 0.5,
-    "label_smoothing": 0.1,
-    "epochs": 10,
-    "batch": 64,
-    "optimizer": "Adam",
-    "learning_rate": 0.2,
-    "momentum": 0.8,
-    "weight_decay": 1e-3,
-    "schedule": "constant",
-    "seed": 1,
-    "ema_decay": 0.9,
-    "sam_rho": 0.1,
-    "epsilon": 0.2,
-    "keep_epoch": 3,
-    "start_from": "other-seed0-0123456789",
-    "image_size": 32,
-    "augment": "resized-crop",
-    "fingerprint": "flowers:3:0123456789ab",
+OWN = {"dataset": "folder"}
+USED: dict[str, tuple[dict[str, Any], Any]] = {  # a recipe that uses a field, and another value of it
+    **FIELDS,
+    "flip": ({}, False),
+    "augment": ({"pad": 0}, "resized-crop"),
+    "keep_epoch": ({}, 3),
+    "start_from": ({}, "other-seed0-0123456789"),
+    "image_size": (OWN, 32),
+    "fingerprint": (OWN, "flowers:3:0123456789ab"),
 }
-FIELDS = list(all_fields())
+OTHER = {name: value for name, (_, value) in USED.items()}
 
 
 def user(name: str) -> dict[str, str]:
@@ -91,8 +70,8 @@ def user(name: str) -> dict[str, str]:
 
 
 def test_every_field_is_in_the_tables_of_these_tests():
-    assert set(BAD) == set(FIELDS)
-    assert set(OTHER) == set(FIELDS) - {"name"}
+    assert set(BAD) == set(all_fields())
+    assert set(OTHER) == set(all_fields()) - {"name"}
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
@@ -100,23 +79,6 @@ def test_a_bad_field_is_named_with_its_value(name, value):
     with pytest.raises(ValueError, match=name) as error:
         Recipe(**{**user(name), name: value})
     assert f"{name}={value!r}" in str(error.value)
-
-
-def test_fields_that_contradict_each_other():
-    with pytest.raises(ValueError, match=r"feature_similarity=0\.5: expected samples of 2"):
-        Recipe(method="line", feature_similarity=0.5)
-    with pytest.raises(
-        ValueError, match=r"feature_similarity=0\.5: standard makes no use of it; it is for line, curve and"
-    ):
-        Recipe(feature_similarity=0.5)
-    with pytest.raises(ValueError, match="vertices=2: a curve"):
-        Recipe(method="curve", vertices=2)
-    with pytest.raises(ValueError, match="m=1"):
-        Recipe(method="simplex", vertices=1)
-    with pytest.raises(ValueError, match="epochs=3, vertices=3 with schedule='swa-cyclic'"):
-        Recipe(method="swa-cyclic", epochs=3)
-    with pytest.raises(ValueError, match="schedule='swa-cyclic': expected one of 'warmup-cosine', 'constant'"):
-        Recipe(schedule="swa-cyclic")
 
 
 # What the methods say of themselves
@@ -166,32 +128,16 @@ USERS = {  # which methods a field is for, of those that are not for all
 }
 
 
-def test_own_fields_are_for_the_methods_that_have_them():
-    assert {field: set(users(field)) for field in all_fields() if field not in COMMON} == USERS
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_what_makes_a_difference_to_a_method(method):
-    own = {field for field, those in USERS.items() if method in those}
-    common = set(COMMON) - {"name", "seed", "keep_epoch"} - ({"schedule"} if method in CHECKPOINTED else set())
-    recipe = Recipe(method=method, validation=100)
-    assert set(recipe.distinguishing()) == common | own
-    assert set(recipe.to_dict()) == set(COMMON) | own
-    assert recipe.definition.own() == {field: getattr(recipe, field) for field in own}
-
-
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("field", USERS)
-def test_a_field_of_other_methods_is_refused(method, field):
-    recipe = Recipe(method=method, validation=100)
-    if method in USERS[field]:
-        assert getattr(recipe, field) == all_fields()[field].default
-        return
-    assert not hasattr(recipe, field)
-    with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
-        dataclasses.replace(recipe, **{field: OTHER[field]})
-    with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
-        Recipe(method=method, validation=100, **{field: OTHER[field]})
+def test_a_field_of_other_methods_is_refused(field):
+    for method in METHODS:
+        recipe = Recipe(method=method, validation=100)
+        if method in USERS[field]:
+            assert getattr(recipe, field) == all_fields()[field].default
+            continue
+        assert not hasattr(recipe, field)
+        with pytest.raises(ValueError, match=f"{field}=.*: {method} makes no use of it; it is for "):
+            dataclasses.replace(recipe, **{field: OTHER[field]})
 
 
 @pytest.mark.parametrize(
@@ -206,6 +152,14 @@ def test_a_field_of_other_methods_is_refused(method, field):
         ({"method": "snapshot", "schedule": "constant"}, "schedule='constant': snapshot has a schedule of its own"),
         ({"method": "sam", "samples": 2, "feature_similarity": 1.0}, "samples=2: sam makes no use of it"),
         ({"keep_epoch": 10, "epochs": 10}, "keep_epoch=10: expected less than the epochs, 10"),
+        ({"method": "line", "feature_similarity": 0.5}, r"feature_similarity=0\.5: expected samples of 2"),
+        (
+            {"feature_similarity": 0.5},
+            r"feature_similarity=0\.5: standard makes no use of it; it is for line, curve and",
+        ),
+        ({"method": "curve", "vertices": 2}, "vertices=2: a curve"),
+        ({"method": "simplex", "vertices": 1}, "m=1"),
+        ({"schedule": "swa-cyclic"}, "schedule='swa-cyclic': expected one of 'warmup-cosine', 'constant'"),
     ],
     ids=str,
 )
@@ -217,25 +171,13 @@ def test_fields_that_do_not_fit_the_method(changes, message):
 # Keys
 
 
-BESIDE = {
-    "feature_similarity": {"samples": 2},
-    "image_size": {"dataset": "folder"},
-    "fingerprint": {"dataset": "folder"},
-    "augment": {"pad": 0},
-}
-
-
-def base(name: str) -> Recipe:
-    return Recipe(**user(name), **BESIDE.get(name, {}))
-
-
-def changed(name: str) -> Recipe:
-    return dataclasses.replace(base(name), **{name: OTHER[name]})
-
-
 @pytest.mark.parametrize("name", sorted(OTHER))
-def test_the_key_changes_with_every_field(name):
-    assert changed(name).key != base(name).key
+def test_every_field_changes_the_key_and_comes_back_from_json(name):
+    base = Recipe(**USED[name][0])
+    recipe = dataclasses.replace(base, **{name: OTHER[name]})
+    assert recipe.key != base.key
+    back = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
+    assert (back, back.key) == (recipe, recipe.key)
 
 
 def test_the_key_ignores_the_name_and_how_a_number_is_written():
@@ -244,19 +186,6 @@ def test_the_key_ignores_the_name_and_how_a_number_is_written():
     assert line.key == Recipe(method="line").key
     assert Recipe(seed=np.int32(3)).key == Recipe(seed=3).key
     assert Recipe(learning_rate=np.float64(0.1)).to_dict() == Recipe().to_dict()
-
-
-@pytest.mark.parametrize("name", sorted(OTHER))
-def test_a_recipe_comes_back_from_json(name):
-    recipe = changed(name)
-    back = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict())))
-    assert back == recipe
-    assert back.key == recipe.key
-
-
-def test_from_dict_refuses_an_unknown_field():
-    with pytest.raises(ValueError, match=r"epoch=…: a recipe has no such field; did you mean 'epochs'\?"):
-        Recipe.from_dict({**Recipe().to_dict(), "epoch": 3})
 
 
 # Execution
@@ -279,12 +208,6 @@ def test_a_bad_device_is_named(device):
 def test_a_graph_needs_a_gpu():
     with pytest.raises(ValueError, match="graph=True on cpu"):
         Execution(device="cpu", graph=True).resolved()
-
-
-@pytest.mark.parametrize("definition", [[], b"x", 2**70, "line"])
-def test_what_is_no_method_is_refused(definition: object) -> None:
-    with pytest.raises(TypeError, match=r"definition=.*expected the Method of another recipe"):
-        Recipe(definition=definition)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -311,3 +234,57 @@ def test_another_method_keeps_what_both_have_and_loses_the_rest():
     assert dataclasses.replace(snapshot, method="fge") == Recipe(method="fge", vertices=6)
     with pytest.raises(ValueError, match="schedule='constant': fge has a schedule of its own"):
         dataclasses.replace(Recipe(schedule="constant"), method="fge")
+
+
+# The recipes
+
+
+SUBSPACE_RECIPES = ["standard", "line", "curve", "simplex", "line-layerwise", "curve-layerwise", "simplex-layerwise"]
+BASELINE_RECIPES = [
+    *("swa-cyclic", "swa-constant", "swag", "snapshot", "fge", "ema", "early-stopping", "sam", "dropout"),
+    *("label-smoothing", "simplex-label-smoothing", "integral"),
+]
+UNFIT = {
+    "cifar10": {"integral"},
+    "mnist": {"dropout", "swag", "fge"},
+    "folder": {"dropout", "integral"},
+    "digits": {"dropout"},
+}
+SEVERAL = [f"{method}-{what}" for method in ("line", "curve") for what in ("samples2", "samples4", "features")]
+PAPER = {  # network, epochs, batch, weight decay, pad, flip
+    "cifar10": ("cresnet20", 160, 128, 1e-4, 4, True),
+    "tiny-imagenet-resnet18": ("resnet18", 160, 128, 1e-4, 4, True),
+    "tiny-imagenet-resnet50": ("resnet50", 160, 128, 1e-4, 4, True),
+    "imagenet-resnet50": ("torchvision:resnet50", 100, 256, 5e-5, 0, True),
+    "imagenet-wide-resnet50": ("torchvision:wide_resnet50_2", 100, 256, 5e-5, 0, True),
+    "mnist": ("lenet", None, 128, 1e-4, 0, False),
+    "folder": ("resnet18", None, 128, 1e-4, 4, True),
+    "digits": ("mlp", None, 128, 1e-4, 0, False),
+}
+
+
+def test_every_data_set_has_every_method_and_nothing_else():
+    expected = {f"{base}-{method}" for base in PAPER for method in SUBSPACE_RECIPES}
+    expected |= {f"{base}-{name}" for base, unfit in UNFIT.items() for name in BASELINE_RECIPES if name not in unfit}
+    assert set(RECIPES) == expected | {f"cifar10-{name}" for name in SEVERAL}
+    assert all(recipe.name == name for name, recipe in RECIPES.items())
+
+
+@pytest.mark.parametrize("base", PAPER)
+@pytest.mark.parametrize("method", SUBSPACE_RECIPES)
+def test_the_numbers_of_the_paper(base, method):
+    recipe = RECIPES[f"{base}-{method}"]
+    found = (recipe.network, recipe.epochs, recipe.batch, recipe.weight_decay, recipe.pad, recipe.flip)
+    assert all(expected in (None, value) for value, expected in zip(found, PAPER[base], strict=True))
+    assert (recipe.optimizer, recipe.learning_rate, recipe.momentum) == ("SGD", 0.1, 0.9)
+    assert recipe.schedule == "warmup-cosine"
+    assert recipe.validation == 0
+    if method != "standard":
+        assert (recipe.beta, recipe.samples) == (1.0, 1)
+    assert base.startswith(recipe.dataset)
+    assert recipe.dataset in data.NAMES
+
+
+def test_an_unknown_recipe_gets_the_nearest_name():
+    with pytest.raises(ValueError, match=r"no recipe 'cifar-line': did you mean 'cifar10-line'\?.*subspaces recipes"):
+        find("cifar-line")

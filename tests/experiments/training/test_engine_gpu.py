@@ -25,7 +25,7 @@ from training_cases import (
     train_runs,
 )
 
-from subspaces.experiments.training import Execution, Recipe, Run, Stopped, TrainingError
+from subspaces.experiments.training import Execution, Recipe, Run, Stopped
 from subspaces.experiments.training.engine import Engine
 
 pytestmark = [
@@ -137,21 +137,6 @@ def test_capturing_leaves_no_trace(optimizer):
     assert_same_state(copy_state(captured), copy_state(eager))
 
 
-def test_capturing_leaves_no_trace_in_an_average():
-    recipe = made("ema")
-    captured, eager = (Engine(recipe, DATA, execution(graph=graph)) for graph in (True, False))
-    for engine in (captured, eager):
-        with torch.cuda.stream(engine.stream):
-            engine.set_epoch(0)
-            engine.start_epoch()
-    steps = run_steps(captured, 1)
-    assert run_steps(eager, steps) == steps
-    torch.cuda.synchronize()
-    found = copy_state(captured)
-    assert int(found["policy.steps"]) == steps
-    assert_same_state(found, copy_state(eager))
-
-
 @pytest.mark.parametrize(("family", "optimizer"), [("line", "SGD"), ("line", "AdamW"), ("ema", "SGD")])
 def test_a_state_continues_on_another_engine(family, optimizer):
     recipe = made(family, optimizer=optimizer, learning_rate=0.01)
@@ -228,19 +213,6 @@ def test_what_is_the_default_on_a_gpu_learns(tmp_path: Path):
     assert run.result["test_accuracy"] > 0.5
 
 
-def test_a_loss_that_is_lost_is_noticed_before_the_next_epoch_ends(tmp_path: Path):
-    recipe = made("line", epochs=50, learning_rate=1e30)
-    steps = []
-
-    def tick(run: Run, done: int) -> None:
-        torch.cuda.synchronize()
-        steps.append(done)
-
-    with pytest.raises(TrainingError, match="lower --learning-rate"):
-        train_one(recipe, tmp_path, DATA, execution(graph=True), tick=tick)
-    assert sum(steps) < 2 * 13
-
-
 def test_runs_with_dropout_are_each_alone(tmp_path: Path):
     recipes = [made("line", seed=seed, network="training_cases:dropped", dropout=0.5) for seed in (0, 1)]
     how = execution(graph=True)
@@ -303,15 +275,6 @@ def test_a_stopped_baseline_continues_to_the_same_end(name, tmp_path: Path):
     with pytest.raises(Stopped):
         train_one(recipe, tmp_path, dataset, how, tick=stop)
     assert_same_run(train_one(recipe, tmp_path, dataset, how), whole)
-
-
-def test_baselines_at_once_are_each_alone(tmp_path: Path):
-    recipes = [dataclasses.replace(RECIPE, epochs=4, **BASELINES[name]) for name in ("swa", "snapshot", "ema", "sam")]
-    how = execution(graph=True)
-    together = [Run.under(tmp_path / "together", recipe) for recipe in recipes]
-    train_runs(together, DATA, how, nothing, nothing)
-    for run, recipe in zip(together, recipes, strict=True):
-        assert_same_run(run, train_one(recipe, tmp_path / "alone", DATA, how))
 
 
 def holds(pause: Pause, run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from seed_cases import numbered, taken, use_numbered
+from seed_cases import FIELDS, numbered, taken, use_numbered
 from training_cases import contents, rows
 
 import subspaces as ss
@@ -30,38 +30,7 @@ BASE = Recipe(
     batch=32,
     learning_rate=0.02,
 )
-LINE, SIMPLEX = {"method": "line"}, {"method": "simplex", "vertices": 3}
-FIELDS: dict[str, tuple[dict[str, Any], Any]] = {  # the recipe that uses it, and another value
-    "dataset": ({}, "mnist"),
-    "label_noise": ({}, 0.6),
-    "validation": ({}, 20),
-    "data_seed": ({}, 1),
-    "pad": ({}, 1),
-    "flip": ({}, True),
-    "network": ({}, "lenet"),
-    "dropout": ({"network": "seed_cases:probe"}, 0.5),
-    "method": ({}, "line"),
-    "vertices": (SIMPLEX, 4),
-    "layerwise": (LINE, True),
-    "init": (LINE, "point"),
-    "beta": (LINE, 3.0),
-    "samples": (LINE, 2),
-    "feature_similarity": ({**LINE, "samples": 2, "feature_similarity": 0.5}, 3.0),
-    "label_smoothing": ({}, 0.2),
-    "epochs": ({}, 3),
-    "batch": ({}, 16),
-    "optimizer": ({}, "Adam"),
-    "learning_rate": ({}, 0.03),
-    "momentum": ({}, 0.5),
-    "weight_decay": ({}, 0.1),
-    "schedule": ({}, "constant"),
-    "seed": ({}, 1),
-    "ema_decay": ({"method": "ema"}, 0.5),
-    "sam_rho": ({"method": "sam"}, 0.5),
-    "epsilon": ({"method": "integral"}, 0.5),
-    "augment": ({}, "resized-crop"),
-}
-ELSEWHERE = {"image_size", "fingerprint", "start_from"}  # see test_folder_runs and test_start_from
+ELSEWHERE = {"image_size", "fingerprint", "start_from"}  # see test_folder_runs and test_resume
 IDLE = {"name": "other", "keep_epoch": 1}
 QUIET = {"show": "quiet", "tensorboard": False, "device": "cpu"}
 Trained = Callable[[Recipe], Run]
@@ -137,21 +106,6 @@ def test_what_a_run_leaves_draws_from_the_stream_of_its_seed(method, trained: Tr
 # Execution
 
 
-@pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> list[Trainer]:
-    """All trainers that are made in a test."""
-    made: list[Trainer] = []
-    resume = Trainer._resume
-
-    def noting(self: Trainer) -> None:
-        made.append(self)
-        resume(self)
-
-    use_numbered(monkeypatch)
-    monkeypatch.setattr(Trainer, "_resume", noting)
-    return made
-
-
 def train_with(out: Path, **settings: Any) -> Run:
     taken()
     recipe = dataclasses.replace(BASE, network="seed_cases:probe", epochs=4)
@@ -182,15 +136,9 @@ def test_a_setting_arrives_at_the_engine(setting, value, seen):
     assert seen(engine) == value
 
 
-def test_precision_arrives_at_the_network(tmp_path: Path, watched: list[Trainer]):
-    for precision in ("bfloat16", "float32"):
-        run = train_with(tmp_path / precision, precision=precision)
-        assert {str(call.body.dtype) for call in taken()} == {f"torch.{precision}"}
-        assert run.starts()[0]["execution"]["precision"] == precision
-
-
 @pytest.mark.parametrize(("every", "evaluated"), [(0, []), (1, [1, 2, 3]), (2, [2]), (3, [3])])
-def test_evaluations_come_as_often_as_asked_for(every, evaluated, tmp_path: Path, watched: list[Trainer]):
+def test_evaluations_come_as_often_as_asked_for(every, evaluated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    use_numbered(monkeypatch)
     run = train_with(tmp_path, evaluate_every=every)
     assert [row["epoch"] for row in run.log() if "test_accuracy" in row] == evaluated
 
@@ -208,23 +156,3 @@ def test_checkpoints_come_as_often_as_asked_for(seconds, saved, tmp_path: Path, 
     monkeypatch.setattr(Trainer, "checkpoint", noting)
     train_with(tmp_path, checkpoint_seconds=seconds)
     assert places == [(epoch, done) for epoch in range(4) for done in (1, 2)][:saved]  # after each step
-
-
-def test_every_setting_is_noted_where_it_was_used(tmp_path: Path, watched: list[Trainer]):
-    settings = {"precision": "float32", "channels_last": False, "compile": False, "graph": False, "resident": False}
-    settings |= {
-        "workers": 0,
-        "at_once": 2,
-        "stack": 3,
-        "evaluate_every": 3,
-        "evaluate_batches": 1,
-        "checkpoint_seconds": 7.0,
-        "device": "cpu",
-    }
-    settings |= dict.fromkeys(("ray", "cpus_per_run", "gpus_per_run"))  # for the process that asks a cluster to train
-    assert set(settings) == {entry.name for entry in dataclasses.fields(Execution)}
-    run = train_with(tmp_path, **settings)
-    assert run.starts()[0]["execution"] == settings
-    (trainer,) = watched
-    assert dataclasses.asdict(trainer.execution) == settings
-    assert trainer.engine.execution is trainer.execution

@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import re
+import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,15 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import CliRunner, Result
+from helpers import resealed
 from PIL import Image
+from subspaces.experiments.evaluating.evaluate import evaluate_together
 from torch import nn
+from training_cases import DIGITS, train_one
 
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
-from subspaces.experiments.training import Recipe, Run, RunError
+from subspaces.experiments.studies.compare import ComparisonPlan
+from subspaces.experiments.studies.setting import Setting
+from subspaces.experiments.training import Execution, Recipe, Run, RunError
 from subspaces.experiments.training.api import configure
-from subspaces.experiments.training.execution import Execution
 
 COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
 DOCUMENT = Path(__file__).parents[3] / "docs" / "own-images.md"
@@ -146,4 +153,89 @@ def test_what_does_not_fit_is_refused_before_any_work(tmp_path: Path, options: l
     assert [path.name for path in tmp_path.iterdir()] == ["flowers"]
 
 
-# Views
+# A network factory that only a folder names is called with trust alone
+
+
+MODULE = "a_network_for_trust"
+CODE = """
+import math
+from torch import nn
+
+def make(classes, image_shape, dropout):
+    flat = nn.Linear(math.prod(image_shape), classes)
+    return nn.Sequential(nn.Flatten(), flat, nn.Dropout(dropout))
+"""
+RECIPE = dataclasses.replace(DIGITS, name="trusted", epochs=1, network=f"{MODULE}:make", dropout=0.1)
+ASKS = f"names the network '{MODULE}:make', .*import module '{MODULE}' and call 'make': pass --trust .* if you trust it"
+UNSEEN: dict[str, Any] = {"device": "cpu", "progress": False}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A module that can be imported, and was not yet."""
+    folder = tmp_path_factory.mktemp("module")
+    (folder / f"{MODULE}.py").write_text(CODE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    out = tmp_path_factory.mktemp("runs")
+    return [train_one(dataclasses.replace(RECIPE, seed=seed), out) for seed in (0, 1)]
+
+
+@pytest.fixture
+def folder(trusted: list[Run], tmp_path: Path) -> Path:
+    """A copy of a run."""
+    return Path(shutil.copytree(trusted[0].folder, tmp_path / "received"))
+
+
+@pytest.fixture
+def not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be a process that has not imported the module."""
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+
+
+@pytest.mark.usefixtures("not_imported")
+def test_nothing_that_a_folder_names_is_imported(folder: Path, trusted: list[Run]) -> None:
+    others = [str(run.folder) for run in trusted]
+    for call in (
+        lambda: ss.evaluate(folder, **UNSEEN),
+        lambda: ss.evaluate([trusted[0], folder], **UNSEEN),
+        lambda: ss.evaluate(trusted[0], through=others, **UNSEEN),
+        lambda: ss.evaluate(folder, answers=["dropout"], **UNSEEN),
+        lambda: evaluate_together([others], to=folder.parent, **UNSEEN),
+    ):
+        with pytest.raises(RunError, match=ASKS):
+            call()
+    assert MODULE not in sys.modules
+    assert not (folder / "evaluation.json").exists()
+
+
+@pytest.mark.usefixtures("not_imported")
+def test_with_trust_it_is(folder: Path) -> None:
+    assert ss.evaluate(folder, trust=True, **UNSEEN).rows
+    assert MODULE in sys.modules
+    found = ss.evaluate(folder, trust=True, answers=["dropout"], dropout_passes=1, **UNSEEN)
+    assert found["dropout"].accuracy > 0
+
+
+@pytest.mark.usefixtures("not_imported")
+def test_a_network_that_the_caller_names_needs_no_trust(trusted: list[Run], tmp_path: Path) -> None:
+    """As with the runs that `train` and `compare` return, also those that were finished before."""
+    out = shutil.copytree(trusted[0].folder.parent, tmp_path / "runs")
+    runs = ss.train(RECIPE, seeds=[0, 1], out=out, device="cpu", show="quiet", tensorboard=False)
+    (tmp_path / "table").mkdir()
+    setting = Setting(out, tmp_path / "table", dropout_passes=1, show="quiet", execution=Execution(device="cpu"))
+    plan = ComparisonPlan(setting, [run.recipe for run in runs], None, scaled=False)
+    answers = [entry.words for entry in plan.measure(runs).entries]
+    assert len(answers) == 3  # alone, MC-dropout, and the ensemble of both
+
+
+@pytest.mark.parametrize("network", ["os:abort", "sys:exit", f"{MODULE}.sub:make", "subspaces.cli:main"])
+def test_no_factory_is_called_without_trust(folder: Path, network: str) -> None:
+    resealed(folder / "config.json", lambda fields: fields.update(network=network))
+    with pytest.raises(RunError, match=f"names the network '{network}'"):
+        ss.evaluate(folder, **UNSEEN)

@@ -15,7 +15,7 @@ import subspaces as ss
 from subspaces.core.layout import Layout
 from subspaces.experiments import data
 from subspaces.experiments.methods import checkpoints
-from subspaces.experiments.methods.early_stopping import Stopping
+from subspaces.experiments.methods.baselines import Stopping
 from subspaces.experiments.training import Recipe, Run
 from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, training_batches
@@ -103,7 +103,6 @@ def checkpoints_by_hand(recipe: Recipe) -> list[Weights]:
     ("changes", "after"),
     [
         ({"method": "swa-cyclic", "vertices": 3}, [6, 7, 8]),
-        ({"method": "swa-cyclic", "vertices": 2}, [6, 8]),
         ({"method": "swa-constant", "vertices": 2, "seed": 1}, [6, 8]),
         ({"method": "snapshot", "vertices": 4}, [2, 4, 6, 8]),
         ({"method": "fge", "vertices": 2, "epochs": 15}, [13, 15]),
@@ -132,7 +131,7 @@ def test_the_vertices_of_swag_are_drawn_from_its_checkpoints(tmp_path: Path):
     assert_vertices(family_of(train_one(recipe, tmp_path)), expected)
 
 
-@pytest.mark.parametrize("decay", [0.9, 0.999])
+@pytest.mark.parametrize("decay", [0.999])
 def test_ema_is_the_average_of_a_loop(decay, tmp_path: Path):
     recipe = change(method="ema", ema_decay=decay)
     sums = {name: torch.zeros_like(value) for name, value in make_mlp().named_parameters()}
@@ -147,7 +146,7 @@ def test_ema_is_the_average_of_a_loop(decay, tmp_path: Path):
     assert_vertices(family_of(train_one(recipe, tmp_path)), [expected])
 
 
-@pytest.mark.parametrize("rho", [0.05, 0.5])
+@pytest.mark.parametrize("rho", [0.5])
 def test_sam_is_a_loop_of_two_passes(rho, tmp_path: Path):
     recipe = change(method="sam", sam_rho=rho, epochs=4)
     assert_vertices(family_of(train_one(recipe, tmp_path)), [copied(loop(recipe, climb=rho))])
@@ -204,15 +203,8 @@ def right(network: nn.Module, recipe: Recipe) -> float:
 
 METHODS = {
     "swa-cyclic": {"epochs": 4, "vertices": 2},
-    "swa-constant": {"epochs": 8, "vertices": 3},
     "swag": {"epochs": 8, "vertices": 3},
-    "snapshot": {"epochs": 2, "vertices": 2},
-    "fge": {"epochs": 15, "vertices": 2},
-    "ema": {"epochs": 2},
     "early-stopping": {"epochs": 2, "validation": 200},
-    "sam": {"epochs": 2},
-    "label-smoothing": {"epochs": 2},
-    "simplex-label-smoothing": {"epochs": 2},
 }
 
 

@@ -4,15 +4,13 @@ import dataclasses
 import os
 import random
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from helpers import quick, resealed
-from hypothesis import given
-from hypothesis import strategies as st
 from training_cases import CPU, DIGITS, Countdown, assert_same_end, train_one
 
 import subspaces as ss
@@ -21,12 +19,6 @@ from subspaces.experiments.training import Recipe, Run, RunError, run_files
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
 EAGER = dataclasses.replace(CPU, checkpoint_seconds=0.0)
 KEY = "0123456789"
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 def answer(use: Callable[[], Any], file: Path) -> Any:
@@ -44,26 +36,13 @@ def answer(use: Callable[[], Any], file: Path) -> Any:
 # JSON
 
 
-@quick
-@given(
-    content=st.dictionaries(
-        st.text(max_size=5).filter(lambda name: name not in ("recipe", "sha256")), values, max_size=4
-    )
-)
-def test_what_is_written_is_read_under_any_name(content: dict[str, Any], tmp_path_factory: pytest.TempPathFactory):
-    path = tmp_path_factory.mktemp("written") / "result.json"
-    run_files.write_json(path, content, KEY)
-    assert run_files.read_json(path, KEY, "remove it") == content
-    assert run_files.read_json(path.rename(path.with_name("other.json")), None, "remove it") == content
-
-
 def test_no_byte_can_be_changed_unnoticed(tmp_path: Path):
     path = tmp_path / "result.json"
     content = {"epoch": 3, "test_accuracy": 0.91, "stopping": [{"chosen_on": "test"}], "l2": None}
     run_files.write_json(path, content, KEY)
     whole = path.read_bytes()
     for place in range(len(whole)):
-        for bit in (0, 1, 4, 5):
+        for bit in (0, 5):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
             assert answer(lambda: run_files.read_json(path, KEY, "remove it"), path) in (None, content), place
 
@@ -88,25 +67,6 @@ def test_what_was_changed_is_named_with_what_to_do(change: Callable[[Path], Any]
     change(path)
     with pytest.raises(RunError, match=rf"{path} is damaged \(.*{message}.*\): remove it"):
         run_files.read_json(path, KEY, "remove it")
-
-
-# Tensors
-
-
-def test_no_byte_of_a_tensor_file_can_be_changed_unnoticed(tmp_path: Path):
-    path = tmp_path / "state.safetensors"
-    tensors = {"a": torch.arange(5.0), "b": torch.tensor([[1, 2]])}
-    run_files.write_tensors(path, tensors, {"progress": '{"epoch": 3}'}, KEY)
-    whole = path.read_bytes()
-    for place in range(len(whole)):
-        path.unlink()  # tensors are mapped from the file
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        read = answer(lambda: run_files.read_tensors(path, KEY, "remove it"), path)
-        if read is not None:  # a space that became something else that JSON passes over
-            header, found = read
-            assert header["progress"] == '{"epoch": 3}', place
-            assert found.keys() == tensors.keys(), place
-            assert all(torch.equal(found[name], tensors[name]) for name in tensors), place
 
 
 # Run folders
@@ -157,7 +117,7 @@ def test_a_changed_byte_of_a_finished_run_is_noticed(name: str, finished: Run, t
     run = copied(finished, tmp_path)
     file, chance = run.folder / name, random.Random(name)
     whole = file.read_bytes()
-    for place in [0, len(whole) - 2, *(chance.randrange(len(whole)) for _ in range(25))]:
+    for place in [0, len(whole) - 2, *(chance.randrange(len(whole)) for _ in range(12))]:
         file.unlink()
         file.write_bytes(flipped(whole, place))
         if answer(lambda: train(tmp_path), file) is not None:
@@ -167,7 +127,7 @@ def test_a_changed_byte_of_a_finished_run_is_noticed(name: str, finished: Run, t
 @pytest.mark.parametrize("name", BEGUN)
 def test_a_changed_byte_of_an_unfinished_run_is_noticed(name: str, begun: Run, finished: Run, tmp_path: Path):
     whole, chance = (begun.folder / name).read_bytes(), random.Random(name)
-    for number in range(8):
+    for number in range(4):
         run = copied(begun, tmp_path / str(number))
         file = run.folder / name
         file.unlink()
@@ -187,18 +147,6 @@ def test_a_file_of_another_run_is_noticed(name: str, finished: Run, tmp_path: Pa
     shutil.copy(other.folder / name, run.folder)
     with pytest.raises(RunError, match=rf"{run.folder / name} is damaged"):
         train(tmp_path)
-
-
-def test_other_data_cannot_be_slipped_into_a_configuration(finished: Run, tmp_path: Path):
-    run = copied(finished, tmp_path)
-    config = run.folder / "config.json"
-    config.write_text(config.read_text().replace('"data_seed": 0', '"data_seed": 1'))
-    with pytest.raises(RunError, match=r"config\.json is damaged \(it was changed by hand, .*\): put an unchanged"):
-        Run.open(run.folder)
-    resealed(config, lambda _: None)  # by one who knows how: the other files are of another run
-    other = Run.open(run.folder)
-    with pytest.raises(RunError, match=rf"damaged \(it is of the run {RECIPE.key}, not of {other.recipe.key}"):
-        _ = other.result
 
 
 def test_a_folder_may_be_renamed_and_moved(finished: Run, tmp_path: Path):
@@ -242,10 +190,8 @@ def test_the_log_of_a_run_in_training_is_read_to_its_last_whole_line(begun: Run,
         file.write('{"epoch": 2, "lo')
     assert run.log() == begun.log()
     (run.folder / "log.jsonl").write_bytes(b"")
-    with pytest.raises(
-        RunError, match=r"log\.jsonl is damaged \(it has 0 lines, and had 1 when the run was last saved"
-    ):
-        run.load_checkpoint()
+    with pytest.raises(RunError, match=r"log\.jsonl is damaged \(it has 0 lines, and had 1 when .* last saved"):
+        run.reset_log(run.load_checkpoint()[1])
 
 
 # Slips that would go unnoticed else
@@ -269,13 +215,6 @@ def test_the_log_is_on_the_disk_before_what_counts_on_it(tmp_path: Path, monkeyp
     assert not (run.folder / "state.safetensors").exists()
 
 
-def test_only_a_finished_run_loses_its_checkpoint(begun: Run, finished: Run, tmp_path: Path):
-    for run in (copied(begun, tmp_path), copied(finished, tmp_path / "finished")):
-        (run.folder / "state.safetensors").touch()
-        run.tidy()
-        assert (run.folder / "state.safetensors").exists() == (not run.finished)
-
-
 def test_the_subspace_that_was_trained_is_checked_too(tmp_path: Path):
     recipe = dataclasses.replace(RECIPE, method="integral", epochs=1)
     run = train_one(recipe, tmp_path)
@@ -288,14 +227,12 @@ def test_the_subspace_that_was_trained_is_checked_too(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "environment.json", "log.jsonl", "family.safetensors", "result.json"])
-@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+@pytest.mark.parametrize("kind", ["pipe", "link"])
 def test_what_is_no_file_is_told_and_never_waited_for(name: str, kind: str, finished: Run, tmp_path: Path):
     run = copied(finished, tmp_path)
     (run.folder / name).unlink()
     if kind == "pipe":
         os.mkfifo(run.folder / name)
-    elif kind == "folder":
-        (run.folder / name).mkdir()
     else:
         os.symlink(tmp_path / "nowhere", run.folder / name)
     assert ss.check(tmp_path)
@@ -326,3 +263,21 @@ def test_a_run_whose_family_is_gone_is_trained_anew(finished: Run, tmp_path: Pat
     train(tmp_path)
     assert_same_end(run, finished)
     assert ss.check(tmp_path) == []
+
+
+def test_a_file_that_comes_and_goes_meanwhile_is_no_damage(tmp_path: Path):
+    """As a checkpoint does while another process trains the run."""
+    path, ended = tmp_path / "state.safetensors", threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            path.touch()
+            path.unlink()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        assert {run_files.there(path, "remove it") for _ in range(5000)} <= {True, False}
+    finally:
+        ended.set()
+        thread.join()

@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from seed_cases import BASE, CHANGED, FIELDS, Call, taken, use_numbered
+from seed_cases import BASE, CHANGED, SEEDS, Call, taken, use_numbered
 
 import subspaces as ss
 from subspaces.core import storage
-from subspaces.experiments import data
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
-from subspaces.experiments.kept import Kept
-from subspaces.experiments.studies.instability import MIXTURES, Mixing
-from subspaces.experiments.training import Execution, Recipe, Run, scheduling
+from subspaces.experiments.training import Execution, Recipe, Run
 from subspaces.experiments.training.engine import Engine
 from subspaces.experiments.training.scheduling import train_group
 
@@ -37,7 +34,6 @@ DECIDES = {  # what is drawn, and the seeds that it depends on
     "random points of an evaluation": ("seed",),
     "order of the images for statistics in evaluation": ("seed",),
     "masks of MC-dropout": ("seed",),
-    "random mixtures": ("seed",),
 }
 CPU = {"device": "cpu", "workers": 0, "show": "quiet", "tensorboard": False}
 
@@ -132,16 +128,7 @@ class Observed:
         return {
             "random points of an evaluation": points,
             "masks of MC-dropout": masks(dropping),
-            "random mixtures": self._mixtures(),
         }
-
-    def _mixtures(self) -> list[list[int]]:
-        mixing = Mixing([self.bench, self.bench], 1, Kept(self.run.folder / "none.json"), "auto", {})
-        states = []
-        for kind in MIXTURES:
-            mixing._mixture(kind, 1)
-            states.append(mixing.family.rng.tolist())
-        return states
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["resident", "streaming"])
@@ -157,7 +144,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         use_numbered(patch)
         patch.setattr("subspaces.experiments.training.scheduling.train_group", noting)
         recipes = {"none": BASE, "again": BASE}
-        recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in FIELDS}
+        recipes |= {field: dataclasses.replace(BASE, **{field: CHANGED[field]}) for field in SEEDS}
         yield {
             name: Observed(recipe, tmp_path_factory.mktemp(name), request.param, datasets)
             for name, recipe in recipes.items()
@@ -167,7 +154,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def test_each_seed_decides_what_it_names_and_nothing_else(observed):
     base = observed["none"].drawn
     assert observed["again"].drawn == base
-    found = {what: tuple(field for field in FIELDS if observed[field].drawn[what] != base[what]) for what in base}
+    found = {what: tuple(field for field in SEEDS if observed[field].drawn[what] != base[what]) for what in base}
     assert found == {what: DECIDES[what] for what in base}
     assert len(base) == (len(DECIDES) if observed["none"].execution.resident else 14)
 
@@ -188,7 +175,7 @@ def test_everything_that_is_drawn_twice_differs(observed):
     for what in ("order of the images", "crops and flips"):
         first, second = drawn[what]
         assert first != second
-    several = {"dropout masks", "samples of swag", "random points of an evaluation", "random mixtures"}
+    several = {"dropout masks", "samples of swag", "random points of an evaluation"}
     for what in several & set(drawn):
         assert len({str(one) for one in drawn[what]}) == len(drawn[what]), what
 
@@ -199,30 +186,3 @@ def test_training_and_evaluation_have_the_same_data(observed):
         assert one.drawn["held-out images"] == one.drawn["held-out images in evaluation"]
         held_out = {number - 1 for number in one.drawn["held-out images"]}
         assert held_out.isdisjoint({number for call in one.learning for number in call.numbers})
-
-
-def test_runs_share_what_they_can_and_each_has_the_data_of_its_own_seed(tmp_path: Path, monkeypatch):
-    """Groups are made by images and batches alone; labels may differ."""
-    groups: list[tuple[list[Run], Mapping[float, Dataset]]] = []
-    monkeypatch.setattr(scheduling, "train_group", lambda runs, levels, *_: groups.append((list(runs), levels)) or [])
-    use_numbered(monkeypatch)
-    apart = [{"data_seed": 2}, {"validation": 9}, {"batch": 10}]
-    together = [{"seed": 2}, {"pad": 2}, {"method": "standard"}, {"learning_rate": 0.1}]
-    together += [{"label_noise": 0.2}]
-    recipes = [dataclasses.replace(BASE, **change) for change in ({}, *apart, *together)]
-    ss.train(recipes, out=tmp_path, **CPU)
-    found = [[run.recipe for run in runs] for runs, _ in groups]
-    assert found == [[recipes[0], *recipes[4:]], *([recipe] for recipe in recipes[1:4])]
-    for runs, levels in groups:
-        for one in (run.recipe for run in runs):
-            asked = {"label_noise": one.label_noise, "validation": one.validation, "seed": one.data_seed}
-            dataset, expected = levels[one.label_noise], data.load("digits", **asked)
-            assert same(dataset.train, expected.train)
-            assert same(dataset.validation, expected.validation)
-    assert groups[0][1][0.2].train.images is groups[0][1][BASE.label_noise].train.images
-    labels = {str(dataset.train.labels.tolist()) for _, levels in groups for dataset in levels.values()}
-    assert len(labels) == 4  # another batch is the same data
-
-
-def same(first: Any, second: Any) -> bool:
-    return torch.equal(first.images, second.images) and torch.equal(first.labels, second.labels)

@@ -14,7 +14,7 @@ import torch
 from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, digits, jsonl, train_runs
 
-from subspaces.experiments.training import RECIPES, Run, Stopped, train
+from subspaces.experiments.training import Run, Stopped, train
 from subspaces.experiments.training.display import display
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
@@ -22,14 +22,6 @@ RECIPE = dataclasses.replace(DIGITS, epochs=2)
 
 def quietly(*arguments, out: Path, **options) -> list[Run]:
     return train(*arguments, out=out, **{"device": "cpu", "show": "quiet", "tensorboard": False, **options})
-
-
-def test_a_name_is_enough(tmp_path: Path):
-    (run,) = quietly("digits-line", out=tmp_path, epochs=2)
-    assert run.recipe == dataclasses.replace(RECIPES["digits-line"], epochs=2)
-    assert run.folder.parent == tmp_path
-    assert run.result["epoch"] == 2
-    assert 0 <= run.result["test_accuracy"] <= 1
 
 
 def test_the_same_run_twice_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -79,11 +71,6 @@ def test_an_unknown_setting_gets_the_nearest_name(wrong, nearest, tmp_path: Path
 def test_what_is_wrong_is_said(options, message, tmp_path: Path):
     with pytest.raises(ValueError, match=message):
         quietly(RECIPE, out=tmp_path, **options)
-
-
-def test_a_missing_data_folder_is_an_error(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match="cifar10"):
-        quietly("cifar10-line", out=tmp_path, data=tmp_path / "none", epochs=1)
 
 
 def test_the_process_of_the_caller_stays_as_it_is(tmp_path: Path):

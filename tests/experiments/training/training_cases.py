@@ -115,7 +115,7 @@ def train_runs(
     begin: Callable[..., None] = nothing,
 ) -> None:
     """Train runs on one data set, and raise the first failure."""
-    for failure in train_group(runs, dataset, execution, Watch(report, tick, begin), held):
+    for failure in train_group(runs, dataset, execution, Watch(report, tick, begin), {} if held is None else held):
         raise failure
 
 
