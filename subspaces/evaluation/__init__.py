@@ -4,23 +4,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from subspaces.evaluation.answers import ANSWERS, Answer
     from subspaces.evaluation.evaluation import Evaluation
     from subspaces.evaluation.metrics import METRICS, Metric, average
-    from subspaces.evaluation.points import Item
+    from subspaces.evaluation.points import ANSWERS, Answer, Item
     from subspaces.evaluation.rows import Choice, Plane, Row
-    from subspaces.evaluation.shifted_data import Corruptions
+    from subspaces.evaluation.settings import Corruptions
     from subspaces.evaluation.tasks import TASKS, Classification, Regression, Task
 
 __all__ = ["ANSWERS", "METRICS", "TASKS", "Answer", "Choice", "Classification", "Corruptions", "Evaluation"]
 __all__ += ["Item", "Metric", "Plane", "Regression", "Row", "Task", "average"]
 _HOMES = {
-    "answers": ("ANSWERS", "Answer"),
     "evaluation": ("Evaluation",),
     "metrics": ("METRICS", "Metric", "average"),
-    "points": ("Item",),
+    "points": ("ANSWERS", "Answer", "Item"),
     "rows": ("Choice", "Plane", "Row"),
-    "shifted_data": ("Corruptions",),
+    "settings": ("Corruptions",),
     "tasks": ("TASKS", "Classification", "Regression", "Task"),
 }
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import RUNS, of_runs
 from subspaces.evaluation.evaluation import FILE as EVALUATION
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.points import kind
+from subspaces.evaluation.points import RUNS, kind
 from subspaces.evaluation.rows import Answered, Row, Training
 from subspaces.experiments.evaluating.ensembles import FILE, Measured, ensembles_in, evaluate_together
 from subspaces.experiments.evaluating.integrity import measured_of
@@ -116,7 +115,7 @@ def together(
     if first is None or len(trainings) < len(members) or len({each.group for each in trainings}) != 1:
         return None
     alphas: list[Any] = [float(number) for number in range(len(members))]
-    answered = Answered(RUNS, of_runs(len(members)), len(members), RUNS, alphas, "probabilities")
+    answered = Answered(RUNS, f"ensemble of {len(members)} runs", len(members), RUNS, alphas, "probabilities")
     how: dict[str, Any] = {"average": "probabilities", "networks": len(members)}
     return dataclasses.replace(
         first,

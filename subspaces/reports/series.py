@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.comparing import Group, GroupAnswer, first, headed
 from subspaces.evaluation.curves import Curve
-from subspaces.evaluation.group_answers import GroupAnswer, first, headed
 from subspaces.evaluation.metrics import Metric
 
 LOGGED = ("l2", "cos2")

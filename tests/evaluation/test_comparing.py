@@ -12,10 +12,9 @@ import pytest
 
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group, compare, groups_of
+from subspaces.evaluation.comparing import Group, compare, each_answer, first, groups_of, headed
 from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import each_answer, first, headed
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES, Recipe, run_files

@@ -12,7 +12,7 @@ from evaluation_cases import Independent, check, evaluate, softmax
 
 import subspaces as ss
 from subspaces.evaluation import Evaluation, Row
-from subspaces.evaluation.examples import pictures
+from subspaces.evaluation.rows import pictures
 from subspaces.experiments.training import Run, RunError
 
 

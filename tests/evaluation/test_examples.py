@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subspaces.evaluation.examples import choose, pictures, small_pictures
-from subspaces.evaluation.rows import Examples
+from subspaces.evaluation.rows import Examples, choose, pictures, small_pictures
 
 
 def examples(images: torch.Tensor) -> Examples:

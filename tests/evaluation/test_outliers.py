@@ -16,7 +16,7 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.evaluation.classification import Classes
-from subspaces.evaluation.outliers import METRICS, auroc, fpr95, mutual_information, scores
+from subspaces.evaluation.measuring import METRICS, auroc, fpr95, mutual_information, scores
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments import data
 from subspaces.experiments.data import Split

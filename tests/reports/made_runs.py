@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.points import Item, kind
+from subspaces.evaluation.points import Family, Item, items_of, kind
 from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, RiskCoverage, Row
 from subspaces.experiments.training import RECIPES, Recipe, Run, run_files
 
@@ -137,8 +136,8 @@ def answered(recipe: Recipe) -> list[Answered]:
     family = Family(
         shape, [item for item in walk if len(item.places) > 1], middle=definition.middle(), vertices=definition.members
     )
-    found = [ANSWERS.find(name).of(family, "probabilities") for name in recipe.answers if name != "dropout"]
-    return [each for each in found if each is not None]
+    names = [name for name in recipe.answers if name != "dropout"]
+    return items_of(family, names, ["probabilities"])[1]
 
 
 def evaluated(

@@ -16,10 +16,9 @@ from visiting import data_of, reads, table
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.errors import UserError
-from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.points import Item, kind
+from subspaces.evaluation.points import ANSWERS, Answer, Item, kind
 from subspaces.reports.page import tables
 from subspaces.reports.page.content import Page
 from subspaces.reports.page.walk import walks

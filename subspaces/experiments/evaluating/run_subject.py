@@ -17,11 +17,10 @@ from torch import Tensor
 from subspaces.core import checks, storage
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import Family
-from subspaces.evaluation.examples import SMALL, small_pictures
 from subspaces.evaluation.measuring import Data
+from subspaces.evaluation.points import Family
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import OUTLIERS
+from subspaces.evaluation.rows import OUTLIERS, SMALL, small_pictures
 from subspaces.evaluation.subject import Constants, Pictures, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets

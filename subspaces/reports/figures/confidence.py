@@ -12,9 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import UserError
 from subspaces.evaluation import statistics
-from subspaces.evaluation.comparing import Group, check_split
+from subspaces.evaluation.comparing import Group, GroupAnswer, check_split, headed
 from subspaces.evaluation.curves import Array
-from subspaces.evaluation.group_answers import GroupAnswer, headed
 from subspaces.reports import series
 from subspaces.reports.figures import style
 

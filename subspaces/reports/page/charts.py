@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from plotly import graph_objects as go
 
+from subspaces.evaluation.comparing import each_answer
 from subspaces.evaluation.curves import Curve, described
-from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.rows import Plane

@@ -27,7 +27,7 @@ from training_cases import (
 )
 
 import subspaces as ss
-from subspaces.evaluation import environment
+from subspaces.evaluation import files
 from subspaces.experiments.training import Recipe, Run, RunError, TrainingError, run_files
 from subspaces.experiments.training.scheduling import Scheduler
 from subspaces.experiments.training.signals import stop_on_signals
@@ -91,14 +91,14 @@ def test_the_commit_is_that_of_the_repository_that_tracks_the_source(tmp_path: P
     """Not that of a repository in which the package happens to be installed."""
     package = tmp_path / "subspaces" / "evaluation"
     package.mkdir(parents=True)
-    shutil.copy(environment.__file__, package)
+    shutil.copy(files.__file__, package)
     git, head = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"], ""
     if repository:
         added = [["add", "subspaces"]] if tracked else []
         for command in (["init", "-q"], *added, ["commit", "-q", "--allow-empty", "-m", "first"]):
             subprocess.run([*git, *command], cwd=tmp_path, check=True)
         head = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=tmp_path, text=True)
-    spec = importlib.util.spec_from_file_location("subspaces.evaluation.copied", package / "environment.py")
+    spec = importlib.util.spec_from_file_location("subspaces.evaluation.copied", package / "files.py")
     assert spec is not None
     assert spec.loader is not None
     copied = importlib.util.module_from_spec(spec)
