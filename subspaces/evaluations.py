@@ -61,7 +61,7 @@ class Evaluation(evaluation.Evaluation):
         return as_text(table)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure, such as "along", "reliability", "selective", "diversity" or "plane"; see `subspaces.plot`."""
+        """Draw a figure, such as "along", "reliability", "diversity" or "plane"; see `subspaces.plot`."""
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
@@ -131,7 +131,7 @@ def evaluate(
     task: Task | str | None = None,
     outputs: Outputs | None = None,
     forward: Forward | None = None,
-    metrics: Mapping[str, Any] | Iterable[Metric] | None = None,
+    metrics: Iterable[Metric] | None = None,
     name: str | None = None,
     data: str | os.PathLike[str] | None = None,
     device: str = "auto",
@@ -159,7 +159,7 @@ def evaluate(
             probabilities on the first batch is refused.
         forward: runs a network on a batch and returns its output, `forward(network, batch)`, where a batch is not
             (inputs, target) or a dict of inputs and labels, such as ((x, h), y).
-        metrics: more metrics, by name: of torchmetrics, or `Metric`s.
+        metrics: more metrics, each a `Metric`.
         name: what the family is called in tables, figures and pages.
         data: the folder with the data sets of runs.
         device: for runs, "cpu", "cuda", …; "auto" takes a GPU if there is one. A family is measured where it is.

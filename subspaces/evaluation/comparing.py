@@ -319,7 +319,7 @@ class GroupAnswer:
         return spread(list(self.frame[metric]) if metric in self.frame else [float("nan")] * len(self.frame))
 
     def curves(self, data: str = SPLIT) -> list[Row]:
-        """Return the row of each run, with its reliability and its risk over the coverage."""
+        """Return the row of each run, with its reliability."""
         name = "midpoint" if self.kind == "network" else self.kind
         found = [each.answer(name, data) for each in self.group.evaluations]
         return [row for row in found if row is not None]

@@ -24,7 +24,7 @@ from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.measuring import OUTLIER_METRICS
 from subspaces.evaluation.metrics import METRICS, Metric
-from subspaces.evaluation.rows import ABOUT, OUTLIERS, SPLIT, Row
+from subspaces.evaluation.rows import ABOUT, OUTLIERS, SPLIT
 from subspaces.evaluation.settings import EXTRA
 from subspaces.evaluation.statistics import Spread, deviation, spread
 from subspaces.evaluation.tasks import Classification, Regression
@@ -102,13 +102,6 @@ def logged(group: Group, name: str) -> Curve:
     columns = [{int(row["epoch"]): float(row[name]) for row in log if name in row} for log in logs]
     epochs = sorted(set.intersection(*map(set, columns)))
     return Curve(np.array(epochs, float), np.array([[column[epoch] for epoch in epochs] for column in columns]))
-
-
-def risk(rows: Sequence[Row]) -> Curve:
-    """Return the error over the coverage, on the grid of the first row that has one."""
-    curves = [row.risk_coverage for row in rows if row.risk_coverage is not None]
-    grid = np.array(curves[0].coverage)
-    return Curve(grid, np.array([np.interp(grid, each.coverage, each.risk) for each in curves]))
 
 
 # Metrics in words

@@ -102,8 +102,7 @@ class Evaluation:
         ========== =====================================================================================================
 
         Metrics after temperature scaling are `scaled_NAME` and `temperature`; how differently the members of an
-        ensemble predict is in columns such as `tv` and `disagreement`. Reliability and risk-coverage curves are in
-        `rows`.
+        ensemble predict is in columns such as `tv` and `disagreement`. Reliability is in `rows`.
         """
         import pandas as pd
 

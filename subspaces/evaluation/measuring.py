@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.classification import Classes, log_mean, temperature
+from subspaces.evaluation.classification import Classes, in_bins, log_mean, temperature, to_reliability
 from subspaces.evaluation.metrics import Metric, Tally
 from subspaces.evaluation.points import Item, Place, to_place
 from subspaces.evaluation.predictor import Outputs, Predictor
-from subspaces.evaluation.rows import KEPT, About, Predicted
+from subspaces.evaluation.rows import KEPT, About, to_predictions
 from subspaces.evaluation.tasks import Task
 
 FITTED = 10_000  # validation examples to which a temperature is fitted, at most
@@ -120,13 +120,13 @@ class Metrics:
         temperature: float | None = None,
     ) -> None:
         self.about, self.members, self.temperature, self._fits = about, members, temperature, fits
-        self.tally, self._scaled, self._curves = Tally(metrics), Tally(metrics), task is not None
+        self.tally, self._scaled, self._on_split = Tally(metrics), Tally(metrics), task is not None
         self._keeps = task is not None and task.keeps and about.kind == "point"
         distances = task.distances if task is not None and about.average == task.averages[0] else ()
         pairs = itertools.combinations(members, 2) if distances else ()
         self._pairs = [(pair, Tally(distances)) for pair in pairs]
         self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
-        self._kept: list[tuple[Predicted, Tensor]] = []
+        self._kept: list[tuple[Tensor, Tensor]] = []
 
     def add(self, batch: Outputs) -> None:
         """Add a batch."""
@@ -139,7 +139,7 @@ class Metrics:
         if self._fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
             self._fitted.append((prediction.logs.float(), target))  # of which many are kept
         if self._keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
-            self._kept.append((Predicted.of(*prediction.top), target.cpu()))
+            self._kept.append((to_predictions(*prediction.top), target.cpu()))
 
     @property
     def broken(self) -> int:
@@ -148,7 +148,9 @@ class Metrics:
 
     def found(self) -> dict[str, Any]:
         """Return the entries of a row."""
-        made = {"metrics": self.tally.values(), **(self.tally.curves() if self._curves else {})}
+        made: dict[str, Any] = {"metrics": self.tally.values()}
+        if self._on_split and (bins := self.tally.state(in_bins)) is not None:
+            made["reliability"] = to_reliability(bins)
         if self.temperature is not None:
             made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
         return made
@@ -163,12 +165,12 @@ class Metrics:
         logs, target = (torch.cat(values)[:FITTED] for values in zip(*self._fitted, strict=True))
         return temperature(logs, target)
 
-    def kept(self) -> tuple[Predicted, Tensor] | None:
-        """Return the predictions of the examples, and their labels."""
+    def kept(self) -> tuple[Tensor, Tensor] | None:
+        """Return the predictions of the examples [2, n], and their labels."""
         if not self._kept:
             return None
         predicted, labels = zip(*self._kept, strict=True)
-        return Predicted.joined(predicted), torch.cat(labels)[:KEPT]
+        return torch.cat(predicted, 1)[:, :KEPT], torch.cat(labels)[:KEPT]
 
 
 class Scores:

@@ -5,10 +5,8 @@ third (Gram and Schmidt, by a QR decomposition). A point of the plane is an affi
 weights are mixed like those of a simplex, off its domain too.
 """
 
-import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +16,9 @@ from subspaces.core.family import Subspace
 from subspaces.core.layout import Layout
 from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.display import counted
-from subspaces.evaluation.measuring import Data, Metrics, measure
 from subspaces.evaluation.points import barycentric, coefficients, kind, middle_of
-from subspaces.evaluation.rows import SPLIT, About, Corner, Drawn, Grid, Plane
+from subspaces.evaluation.rows import SPLIT, Corner, Drawn, Grid, Plane
 from subspaces.evaluation.subject import Subject
-
-if TYPE_CHECKING:
-    from subspaces.evaluation.session import Session
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
 
@@ -181,42 +174,6 @@ class Span:
 def _joined(groups: Iterable[Tensor]) -> Tensor:
     """Return the vertices, given in groups [m, n], as rows of all their weights in float64."""
     return torch.cat([rows.detach().cpu().double() for rows in groups], dim=1)
-
-
-def measure_plane(session: "Session", networks: Sequence[Network]) -> None:
-    """Measure the cells that are missing in a plane."""
-    settings, subject = session.settings, session.subject
-    span = Span(subject, networks)
-    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, span.weights)
-    count = next((row.count for row in session.rows() if row.data == SPLIT), 0)
-    plane = span.plane(settings.cells, count, predictor.statistics_images, [each.name for each in session.shown])
-    numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
-    identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
-    cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
-    session.add({"of": "plane", **session.family, "name": plane.name}, {"plane": plane, "cells": cells})
-    places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
-    missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
-    tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
-    for cell in missing:
-        wanted = Metrics(About("point", "cell", []), [0], session.shown)
-        measure(predictor, [places[cell]], Data(SPLIT), [wanted])
-        values = wanted.tally.values()
-        session.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
-        tick(1)
-
-
-def planes_of(session: "Session") -> list[Plane]:
-    """Return all planes of the family, with what is measured of their cells."""
-    planes: dict[str, Plane] = {}
-    for _, values in session.known.items(of="plane", **session.family):
-        plane: Plane = session.built(Plane, values["plane"])
-        if set(plane.values) <= {each.name for each in session.metrics}:
-            for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
-                found = session.known.find({**values["cells"], "at": [j, i]})
-                for name, grid in plane.values.items():
-                    grid[j][i] = None if found is None else found["values"].get(name)
-            planes[plane.name] = plane
-    return [planes[name] for name in sorted(planes)]
 
 
 def begun(plane: Plane) -> bool:

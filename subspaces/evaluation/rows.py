@@ -5,9 +5,9 @@ no networks. Of long splits the first examples are kept.
 """
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -35,14 +35,6 @@ class Reliability:
     count: list[int]
     confidence: list[float | None]
     accuracy: list[float | None]
-
-
-@dataclass(frozen=True)
-class RiskCoverage:
-    """The error among the most confident predictions, for the share of them that is kept."""
-
-    coverage: list[float]
-    risk: list[float]
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,6 @@ class Row:
     count: int
     metrics: dict[str, float]
     reliability: Reliability | None = None
-    risk_coverage: RiskCoverage | None = None
     average: str | None = None
     diversity: dict[str, float] | None = None
     scaled: dict[str, float] | None = None
@@ -200,44 +191,22 @@ class Training:
     starts: list[dict[str, Any]] = field(default_factory=list)  # where each start of it ran
 
 
-# Predictions of each point, and the images whose predicted class changes along the points
+# Predictions of each point (class and confidence), and the images whose predicted class changes along the points
 
 
-class Predicted(NamedTuple):
-    """The predicted classes of a split's examples, and how probable they are."""
-
-    classes: Tensor  # int32 [n], -1 where the prediction is NaN
-    confidence: Tensor  # float32 [n]
-
-    @classmethod
-    def of(cls, confidence: Tensor, classes: Tensor) -> Self:
-        """Return the most probable classes of a batch."""
-        return cls(classes.to("cpu", torch.int32), confidence.float().cpu())
-
-    @classmethod
-    def joined(cls, parts: Iterable["Predicted"]) -> Self:
-        """Return those of the batches of a split, up to so many examples."""
-        return cls(*(torch.cat(values)[:KEPT] for values in zip(*parts, strict=True)))
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Return what `to_text` was given."""
-        classes, confidence = from_text(text).view(2, -1)
-        return cls(classes, confidence.view(torch.float32))
-
-    def to_text(self) -> str:
-        """Return both as text."""
-        return to_text(torch.cat([self.classes, self.confidence.view(torch.int32)]))
+def to_predictions(confidence: Tensor, classes: Tensor) -> Tensor:
+    """Return classes, -1 where a prediction is NaN, and the bits of float32 confidences as int32 [2, n]."""
+    return torch.stack([classes.to("cpu", torch.int32), confidence.float().cpu().view(torch.int32)])
 
 
 def to_text(numbers: Tensor) -> str:
-    """Return integers [n] as text, four bytes each."""
+    """Return integers as text, four bytes each."""
     return base64.b64encode(numbers.to(torch.int32).contiguous().numpy().tobytes()).decode()
 
 
 def from_text(text: str) -> Tensor:
     """Return int32 [n] from the text of `to_text`."""
-    return torch.frombuffer(bytearray(base64.b64decode(text, validate=True) or b""), dtype=torch.int32).clone()
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.int32)
 
 
 def same_order(split: str, first: Tensor, second: Tensor) -> None:
@@ -251,7 +220,7 @@ def same_order(split: str, first: Tensor, second: Tensor) -> None:
 
 def examples_of(
     alphas: Sequence[Alpha],
-    predicted: Sequence[Predicted],
+    predictions: Sequence[Tensor],
     labels: Tensor,
     images_of: Callable[[str, Sequence[int], Tensor], Tensor | None],
 ) -> Examples | None:
@@ -259,7 +228,8 @@ def examples_of(
 
     `images_of` gives small pictures, uint8 [k, C, H, W], of a split, some indices and all labels.
     """
-    classes, confidence = (torch.stack(values) for values in zip(*predicted, strict=True))
+    several = torch.stack(list(predictions))  # [p, 2, n]
+    classes, confidence = several[:, 0], several[:, 1].contiguous().view(torch.float32)
     chosen = choose(classes, confidence)
     images = images_of(SPLIT, chosen.tolist(), labels)
     if images is None:
@@ -278,10 +248,7 @@ def examples_of(
 
 def pictures(examples: Examples) -> Tensor:
     """Return the images, uint8 [k, C, H, W]."""
-    content = bytearray(base64.b64decode(examples.images))
-    shape = (len(examples.labels), *examples.size)
-    if len(content) != torch.Size(shape).numel():
-        raise ArgumentError(f"{len(content)} bytes of images: expected {'x'.join(map(str, shape))}")
+    content, shape = bytearray(base64.b64decode(examples.images)), (len(examples.labels), *examples.size)
     return torch.frombuffer(content, dtype=torch.uint8).reshape(shape) if content else torch.zeros(shape).byte()
 
 
@@ -301,7 +268,7 @@ def choose(predicted: Tensor, confidence: Tensor, limit: int = LIMIT) -> Tensor:
 
 def small_pictures(images: Tensor) -> Tensor | None:
     """Return images as uint8 if they are small enough for a page; those of any numbers are stretched to 0 … 255."""
-    if images.ndim != 4 or images.shape[1] not in (1, 3) or images.shape[-2] * images.shape[-1] > SMALL:
+    if images.shape[1] not in (1, 3) or images.shape[-2] * images.shape[-1] > SMALL:
         return None
     if images.dtype == torch.uint8:
         return images.cpu()

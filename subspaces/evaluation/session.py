@@ -1,6 +1,7 @@
 """Measure what is missing of one subject (networks, averages and data for the loop), and build its evaluation."""
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -17,7 +18,7 @@ from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation, choices_of
 from subspaces.evaluation.files import MEASUREMENTS, Measurements
 from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of, outlier_metrics
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.plane import Network, corners, measure_plane, planes_of
+from subspaces.evaluation.plane import Network, Span, corners
 from subspaces.evaluation.points import Item, coefficients, items_of, kind, plan, thinned, to_place
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.rows import (
@@ -26,7 +27,7 @@ from subspaces.evaluation.rows import (
     About,
     Answered,
     Examples,
-    Predicted,
+    Plane,
     Row,
     examples_of,
     from_text,
@@ -157,7 +158,7 @@ class Session:
         if measured.broken:
             self.broken.append((about, data.name, measured.broken, count))
         if isinstance(measured, Metrics) and (kept := measured.kept()) is not None:
-            values["predicted"] = kept[0].to_text()
+            values["predicted"] = to_text(kept[0])
             key = {"of": "labels", **self.family, "data": data.name}
             if (earlier := self.known.find(key)) is None:
                 self.known.add(key, {"labels": to_text(kept[1])})
@@ -165,7 +166,40 @@ class Session:
                 same_order(data.name, from_text(earlier["labels"]).long(), kept[1])
         self.add(self._key(data, about), values)
 
+    def measure_plane(self, networks: Sequence[Network]) -> None:
+        """Measure the cells that are missing in the plane through three networks."""
+        span, batches = Span(self.subject, networks), self.settings.plane_statistics_batches
+        predictor = self.subject.predictor([SPLIT], batches, span.weights)
+        count = next((row.count for row in self.rows() if row.data == SPLIT), 0)
+        plane = span.plane(self.settings.cells, count, predictor.statistics_images, [each.name for each in self.shown])
+        numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
+        identity = {"name": plane.name, "corners": numbers, "cells": self.settings.cells, "count": count}
+        cells = {"of": "cell", **self.family, "statistics": batches, "plane": identity}
+        self.add({"of": "plane", **self.family, "name": plane.name}, {"plane": plane, "cells": cells})
+        places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
+        missing = [cell for cell in places if self.known.find({**cells, "at": cell}, self.shown) is None]
+        tick = counted(self.progress, f"{self.subject.name}: plane", len(places) - len(missing), len(places))
+        for cell in missing:
+            wanted = Metrics(About("point", "cell", []), [0], self.shown)
+            measure(predictor, [places[cell]], Data(SPLIT), [wanted])
+            values = wanted.tally.values()
+            self.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
+            tick(1)
+
     # Results
+
+    def planes(self) -> list[Plane]:
+        """Return all planes of the family, with what is measured of their cells."""
+        planes: dict[str, Plane] = {}
+        for _, values in self.known.items(of="plane", **self.family):
+            plane: Plane = self.built(Plane, values["plane"])
+            if set(plane.values) <= {each.name for each in self.metrics}:
+                for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
+                    found = self.known.find({**values["cells"], "at": [j, i]})
+                    for name, grid in plane.values.items():
+                        grid[j][i] = None if found is None else found["values"].get(name)
+                planes[plane.name] = plane
+        return [planes[name] for name in sorted(planes)]
 
     def rows(self, current: Sequence[Data] = ()) -> list[Row]:
         """Return all rows with these settings; of data with the same name and severity, those of the current source."""
@@ -193,7 +227,7 @@ class Session:
         if earlier is not None and before == points:
             return earlier.examples
         stored = {
-            str(key["alphas"][0]): Predicted.from_text(values["predicted"])
+            str(key["alphas"][0]): from_text(values["predicted"]).view(2, -1)
             for key, values in self.known.items(of="row", **self.how, data=SPLIT, group="", kind="point")
             if "predicted" in values
         }
@@ -270,7 +304,7 @@ def evaluate(
     items, answers = _items_of(subject, settings)
     session.walk(items)
     if settings.wants_plane:
-        measure_plane(session, corners(subject, others))
+        session.measure_plane(corners(subject, others))
     rows = session.rows(session.measure_other_data(thinned(subject.shape, items, answers, subject.task.averages[0])))
     earlier = Evaluation.load(folder) if folder is not None and (folder / FILE).exists() else None
     if earlier is not None and earlier.family != subject.checksum:
@@ -293,7 +327,7 @@ def evaluate(
         dataset={**dataset, "splits": {**dataset["splits"], **splits}},
         statistics=statistics,
         rows=rows,
-        planes=planes_of(session),
+        planes=session.planes(),
         choices=choices_of(rows, session.shown),
         examples=session.examples(rows, earlier),
         command="\n".join(dict.fromkeys(filter(None, commands))),

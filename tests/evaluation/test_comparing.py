@@ -12,9 +12,10 @@ import pytest
 
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group, compare, each_answer, first, groups_of, headed
+from subspaces.evaluation.comparing import Group, each_answer, first, groups_of, headed
 from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.statistics import compare
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES, Recipe, run_files

@@ -56,7 +56,7 @@ def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_s
         (
             lambda: ss.evaluate(normless(), test=TEST, metrics={"f1": 3}),
             TypeError,
-            "metrics={'f1': 3}: expected a Metric",
+            "metrics={'f1': 3}: expected a list of Metric",
         ),
         (
             lambda: ss.evaluate(normless(), test=TEST, through=["runs/a"]),

@@ -1,7 +1,6 @@
 """Metrics against independent implementations."""
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -17,12 +16,8 @@ from torchmetrics.functional.classification import multiclass_accuracy
 from subspaces.evaluation.classification import (
     BINS,
     DISTANCES,
-    POINTS,
     Classes,
-    each_top,
     in_bins,
-    log_mean,
-    risk_coverage,
     to_reliability,
 )
 from subspaces.evaluation.metrics import METRICS, of_task, tally
@@ -181,7 +176,7 @@ def test_distances_are_scipys() -> None:
     assert apart("disagreement", p, q) == np.mean([a.argmax() != b.argmax() for a, b in pairs])
 
 
-# Selective prediction
+# AURC
 
 
 def all_orders(case: list[tuple[float, bool]]) -> np.ndarray:
@@ -201,41 +196,9 @@ def test_risks_are_the_mean_over_all_orders_of_equals(case: list[tuple[float, bo
     probabilities = torch.stack([confidence, 1 - confidence], 1)
     labels, expected = torch.tensor([int(not right) for _, right in case]), all_orders(case)
     assert measured("aurc", probabilities, labels) == pytest.approx(expected.mean(), abs=1e-12)
-    curve = risk_coverage(each_top(certainly(probabilities), labels))
-    assert curve.coverage == pytest.approx([k / len(case) for k in range(1, len(case) + 1)])
-    assert curve.risk == pytest.approx(expected.tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 2, 50, 51, 1000, 10_007])
-def test_coverages_are_spread_from_one_example_to_all(n: int) -> None:
-    probabilities, labels = predictions(n, 3)
-    curve = risk_coverage(each_top(certainly(probabilities), labels))
-    assert len(curve.coverage) == len(curve.risk) == (min(n, 50) if n <= 51 else POINTS)  # 51: the first two coincide
-    assert (curve.coverage[0], curve.coverage[-1]) == (1 / n, 1.0)
-    assert max(np.diff(curve.coverage), default=0) <= 1 / (POINTS - 1) + 1 / n
-    assert curve.risk[-1] == pytest.approx(float((probabilities.argmax(1) != labels).double().mean()))
-
-
-# What does not fit, and a GPU
-
-LABELS = torch.tensor([0, 1])
-HALVES = torch.full((2, 2), 0.5)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: summary(HALVES[:0], LABELS[:0]), r"each of 0 predictions, at least one"),
-        (lambda: nll(HALVES, LABELS[:1]), r"labels of shape \(1,\).*each of 2 predictions"),
-        (lambda: nll(HALVES, LABELS.int()), r"labels .*int32: expected one int64"),
-        (lambda: apart("tv", HALVES, HALVES[:1]), r"\(2, 2\) and \(1, 2\): expected two of the same shape"),
-        (lambda: log_mean(HALVES), r"logits of shape \(2, 2\): expected \[members, n, classes\]"),
-        (lambda: log_mean(HALVES[None], "votes"), "average='votes': expected 'probabilities' or 'logits'"),
-    ],
-)
-def test_what_does_not_fit_is_named(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+# A GPU
 
 
 @pytest.mark.gpu

@@ -89,12 +89,3 @@ def test_iou_of_pixels_that_are_nan() -> None:
     found = tally(of_task("pixels"), [(Classes(logs), torch.tensor([0, 1, 1]))])
     assert found["miou"] == (1 + 1 / 2) / 2
     assert found["accuracy"] == pytest.approx(2 / 3)
-
-
-def test_a_metric_of_another_library_is_nan() -> None:
-    import torchmetrics
-
-    more = {"top": torchmetrics.Accuracy("multiclass", num_classes=3)}
-    with pytest.warns(PredictionWarning):
-        found = ss.evaluate(NaN(), test=CLEAN, metrics=more, progress=False)
-    assert math.isnan(found["midpoint"].top)

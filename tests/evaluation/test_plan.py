@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import subspaces as ss
-from subspaces.evaluation import points
+from subspaces.evaluation import plane, points
 from subspaces.evaluation.points import plan
 
 
@@ -74,8 +74,8 @@ def test_coefficients_outlines_and_names_fit_the_shape(shape: ss.Shape) -> None:
             c = points.coefficients(shape, place)
             assert len(c) == shape.vertices
             assert sum(c) == pytest.approx(1, abs=1e-6)
-    assert len(set(points.vertex_names(shape))) == shape.vertices
-    path = points.outline(shape)
+    assert len(set(plane.vertex_names(shape))) == shape.vertices
+    path = plane.outline(shape)
     if path is not None:
         assert {len(row) for row in path} == {shape.vertices}
         assert np.allclose(path[0], np.eye(shape.vertices)[0])

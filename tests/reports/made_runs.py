@@ -17,7 +17,7 @@ import numpy as np
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
 from subspaces.evaluation.points import Family, Item, items_of, kind
-from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, RiskCoverage, Row
+from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, Row
 from subspaces.experiments.training import RECIPES, Recipe, Run, run_files
 
 Array = np.ndarray[Any, Any]
@@ -95,10 +95,9 @@ def row(
     count = random.multinomial(images, chances / chances.sum())
     found = ((np.arange(BINS) + random.random(BINS)) / BINS, random.random(BINS))
     means = [[float(value) if n else None for value, n in zip(each, count, strict=True)] for each in found]
-    curve = RiskCoverage(np.linspace(0.02, 1, 50).tolist(), np.sort(random.uniform(0, 0.3, 50)).tolist())
     metrics = {each.name: float(random.uniform(0.2, 0.9)) for each in of_task("classification")}
     about = ("point" if average is None else "ensemble", role, alphas, cs.tolist(), split, images, metrics)
-    return Row(*about, Reliability(count.tolist(), *means), curve, average, diversity, networks=len(cs))
+    return Row(*about, Reliability(count.tolist(), *means), average, diversity, networks=len(cs))
 
 
 def coefficients(recipe: Recipe, alpha: Any) -> list[float]:

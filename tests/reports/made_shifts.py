@@ -87,4 +87,4 @@ def _shifted(record: Evaluation, row: Row, name: str, severity: int) -> Row:
 
 
 def _plain(row: Row, metrics: dict[str, float]) -> Row:
-    return dataclasses.replace(row, metrics=metrics, reliability=None, risk_coverage=None, diversity=None)
+    return dataclasses.replace(row, metrics=metrics, reliability=None, diversity=None)
