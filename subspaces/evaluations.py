@@ -38,27 +38,19 @@ class Evaluation(evaluation.Evaluation):
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
     """
 
-    def table(self, split: str = "test") -> str:
-        """Return a table of the answers, and of what was chosen, as text."""
-        from subspaces.reports.table import as_text, filled
+    def table(self, on: str = "test") -> str:
+        """Return a table of the answers on a split, and of what was chosen, as text.
 
-        return as_text(filled([self], one_of("split", split, self.splits)))
+        On "shifted" data it has means over all sets, and on "outliers" how well they are told from test examples.
+        """
+        from subspaces.reports import table
 
-    def shift_table(self) -> str:
-        """Return a table of the answers on shifted data, means over all sets, as text."""
-        from subspaces.reports.table import as_text, shift_table
-
-        if not (table := shift_table([self])).row_count:
-            raise ArgumentError("no answer was measured on shifted data: evaluate with corruptions=")
-        return as_text(table)
-
-    def outlier_table(self) -> str:
-        """Return a table of how well the answers tell test examples from outliers, as text."""
-        from subspaces.reports.table import as_text, outlier_table
-
-        if not (table := outlier_table([self])).row_count:
-            raise ArgumentError("no answer was measured against outliers: evaluate with outliers=")
-        return as_text(table)
+        others = {"shifted": table.shift_table, "outliers": table.outlier_table}
+        if one_of("on", on, [*self.splits, *others]) not in others:
+            return table.as_text(table.filled([self], on))
+        if not (found := others[on]([self])).row_count:
+            raise ArgumentError(f"on={on!r}: no answer was measured there: evaluate with corruptions= or outliers=")
+        return table.as_text(found)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Draw a figure, such as "along", "reliability", "diversity" or "plane"; see `subspaces.plot`."""

@@ -141,41 +141,33 @@ class Evaluation:
         known = {each.name: each for each in self.metrics}
         return known[one_of("metric", name, known)]
 
-    def answer(self, name: str, data: str = SPLIT) -> Row | None:
+    def answer(self, name: str, data: str = SPLIT, severity: int | None = None) -> Row | None:
         """Return the row of an answer on a split, or on other data; None if it was not measured."""
-        return self._row(name, (row for row in self.rows if row.data == data))
-
-    def _row(self, answer: str, rows: Iterable[Row]) -> Row | None:
-        wanted = [each for each in self.answers if each.name == answer]
+        wanted = [each for each in self.answers if each.name == name]
+        rows = (row for row in self.rows if row.data == data and severity in (None, row.severity))
         return next((row for row in rows if any(each.is_of(row) for each in wanted)), None)
+
+    def row(self, answer: str, data: str = SPLIT, severity: int | None = None) -> Row:
+        """Return the row of an answer on a split, on shifted data, or against outliers.
+
+        Example:
+            >>> evaluation.row("midpoint", "fog", 3).accuracy
+            >>> evaluation.row("pair", "mnist").auroc_entropy
+        """
+        known = {row.data: sorted({one.severity for one in self.rows if one.data == row.data}) for row in self.rows}
+        if data not in known:
+            raise KeyError(f"{checks.shown(data)} was not measured: {nearest(data, known)}")
+        if severity not in known[data] and (severity is not None or len(known[data]) > 1):
+            expected = ", ".join(map(str, known[data]))
+            raise KeyError(f"severity {severity} of {data!r}: expected one of {expected}")
+        if (found := self.answer(answer, data, severity)) is None:
+            names = [each.name for each in self.answers]
+            raise KeyError(f"{checks.shown(answer)} was not measured on {data!r}: {nearest(answer, names)}")
+        return found
 
     def __getitem__(self, answer: str) -> Row:
         """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
-        return self._of_answer(answer, [row for row in self.rows if row.data == SPLIT and not row.group], "")
-
-    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
-        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
-        known = [row for row in self.rows if row.group not in ("", OUTLIERS)]
-        rows = _on(name, known, "no shifted data was measured; evaluate with corruptions=")
-        severities = sorted({row.severity for row in rows})
-        if severity is None and len(severities) == 1:
-            severity = severities[0]
-        if severity not in severities:
-            raise KeyError(f"severity {severity} of {name!r}: expected one of {', '.join(map(str, severities))}")
-        return self._of_answer(answer, [row for row in rows if row.severity == severity], f" on {name!r}")
-
-    def against(self, answer: str, name: str) -> Row:
-        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
-        known = [row for row in self.rows if row.group == OUTLIERS]
-        return self._of_answer(
-            answer, _on(name, known, "no outliers were measured; evaluate with outliers="), f" on {name!r}"
-        )
-
-    def _of_answer(self, answer: str, rows: Iterable[Row], where: str) -> Row:
-        if (found := self._row(answer, rows)) is None:
-            names = [each.name for each in self.answers]
-            raise KeyError(f"{checks.shown(answer)} was not measured{where}: {nearest(answer, names)}")
-        return found
+        return self.row(answer, SPLIT, 0)
 
     def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
         """Return the best single point by a metric on a split.
@@ -197,15 +189,6 @@ class Evaluation:
         self.choices.append(found)
         alpha: Alpha = found.value
         return alpha
-
-
-def _on(name: str, rows: Sequence[Row], none: str) -> list[Row]:
-    """Return the rows on data of a name, or say which there are."""
-    found = [row for row in rows if row.data == name]
-    if not found:
-        names = list(dict.fromkeys(row.data for row in rows))
-        raise KeyError(f"{name!r} was not measured: {nearest(name, names) if names else none}")
-    return found
 
 
 def choice(what: Any, metric: Metric, rows: Iterable[Row], among: Iterable[Row], on: str) -> Choice | None:

@@ -76,51 +76,45 @@ class Session:
         for item in missing:
             temperatures: dict[str, float] = {}  # that are fitted on the validation examples, for the others
             for split in splits:
-                self._walk(item, split, temperatures)
+                temperatures |= self._walk(item, split, temperatures)
             tick(len(item.points))
 
-    def _walk(self, item: Item, split: Data, temperatures: dict[str, float]) -> None:
+    def _walk(self, item: Item, split: Data, temperatures: Mapping[str, float]) -> dict[str, float]:
         fits = split.name == "validation" and isinstance(self.task, Classification)
 
         def wanted(about: About, members: Sequence[int]) -> Metrics:
             return Metrics(about, members, self.metrics, self.task, fits, temperatures.get(str(about)))
 
-        rows, count = self._measure([item], split, wanted)
-        diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
-        for each in rows:
+        several, count = self._measure([item], split, wanted)
+        diversity = next((found for each in several if (found := each.diversity()) is not None), None)
+        for each in several:
             together = {"diversity": diversity} if each.about.kind == "ensemble" else {}
             self._add_row(each, split, count, {**each.found(), **together})
-            if fits:
-                temperatures[str(each.about)] = each.fitted()
+        return {str(each.about): each.fitted() for each in several if fits}
 
     def measure_other_data(self, items: Sequence[Item]) -> list[Data]:
         """Measure what is missing of items on shifted data and outliers, and return these data."""
         shifted = self.subject.shifted(self.settings.corruptions)
         outliers = self.subject.outliers(self.settings.outliers)
         inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
-        for what, sets in (("shifts", shifted), ("outliers", outliers)):
+        for sets in filter(None, (shifted, outliers)):
+            what = "shifts" if sets is shifted else "outliers"
             left = [(data, some) for data in sets if (some := [item for item in items if self._is_missing(item, data)])]
-            if sets:
-                tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(left), len(sets))
+            tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(left), len(sets))
+            if sets is outliers and left:
+                test = Data(SPLIT, partial(iter, self.predictor.splits[SPLIT]), group=OUTLIERS)
+                inside = {str(each.about): each.found() for each in self._measure(items, test, Scores)[0]}
             for data, some in left:
                 if sets is shifted:
                     rows, count = self._measure(some, data, partial(Metrics, metrics=self.headlines), joined=True)
-                    for each in rows:
-                        self._add_row(each, data, count, each.found())
                 else:
-                    self._measure_outliers(items, some, data, inside)
+                    rows, count = self._measure(some, data, Scores, labelled=False)
+                for each in rows:
+                    scores = inside.get(str(each.about))
+                    metrics = None if scores is None else {"metrics": outlier_metrics(scores, each.found())}
+                    self._add_row(each, data, count, metrics or each.found())
                 tick(1)
         return [*shifted, *outliers]
-
-    def _measure_outliers(
-        self, items: Sequence[Item], some: Sequence[Item], data: Data, inside: dict[str, dict[str, Tensor]]
-    ) -> None:
-        if not inside:
-            test = Data("test", partial(iter, self.predictor.splits["test"]), group=OUTLIERS)
-            inside |= {str(each.about): each.found() for each in self._measure(items, test, Scores)[0]}
-        rows, count = self._measure(some, data, Scores, labelled=False)
-        for each in rows:
-            self._add_row(each, data, count, {"metrics": outlier_metrics(inside[str(each.about)], each.found())})
 
     def _averages(self, data: Data) -> Sequence[str]:
         return self.task.averages[:1] if data.group else self.task.averages

@@ -59,7 +59,7 @@ def test_nan_is_warned_about_once_and_counts_as_wrong() -> None:
     with torch.no_grad():
         right = (family.midpoint()(X).argmax(1) == Y)[10:].sum()
     assert found["midpoint"].accuracy == float(right) / 40
-    assert math.isnan(found.against("midpoint", "outliers").auroc_entropy)
+    assert math.isnan(found.row("midpoint", "outliers").auroc_entropy)
 
 
 def test_a_point_of_nan_is_never_chosen() -> None:

@@ -70,15 +70,15 @@ def test_a_family_tells_outliers_as_a_plain_loop_does() -> None:
     mixed = [entropy(each.numpy(), axis=1) for each in means]
     alone = [np.mean([entropy(said[a][side].numpy(), axis=1) for a in said], 0) for side in (0, 1)]
     apart = [some - other for some, other in zip(alone, mixed, strict=True)]
-    row = found.against("pair", "far")
+    row = found.row("pair", "far")
     assert (row.alphas, row.count) == ([0.0, 1.0], sum(len(y) for _, y in ELSEWHERE))
     for name, two in (("probability", confidences), ("entropy", [-each for each in mixed]), ("disagreement", apart)):
         assert (row.metrics[f"auroc_{name}"], row.metrics[f"fpr95_{name}"]) == pytest.approx(independent(*two))
-    assert set(found.against("midpoint", "far").metrics) == {each.name for each in OUTLIER_METRICS[:4]}
-    assert found.against("midpoint", "same").auroc_entropy == pytest.approx(0.5)
-    assert "far" in found.outlier_table()
+    assert set(found.row("midpoint", "far").metrics) == {each.name for each in OUTLIER_METRICS[:4]}
+    assert found.row("midpoint", "same").auroc_entropy == pytest.approx(0.5)
+    assert "far" in found.table("outliers")
     with pytest.raises(KeyError, match="'fare' was not measured: did you mean 'far'"):
-        found.against("pair", "fare")
+        found.row("pair", "fare")
 
 
 def test_outliers_need_no_labels_and_plain_networks_are_measured() -> None:
@@ -117,7 +117,7 @@ def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pyt
     dark = truth.dataset.test.images[:50] // 3  # type: ignore[union-attr]
     object.__setattr__(truth.dataset, "test", Split(dark, torch.zeros(50).long()))
     outside = softmax(truth.predict(0.5, "test")).max(1)
-    row = found.against("midpoint", "cifar10")
+    row = found.row("midpoint", "cifar10")
     assert row.count == 50
     assert (row.auroc_probability, row.fpr95_probability) == pytest.approx(independent(inside, outside), abs=1e-4)
     assert len(asked) == 1

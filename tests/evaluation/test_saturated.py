@@ -64,7 +64,7 @@ def test_metrics_of_sure_networks_are_those_of_float64(apart: float, dtype: torc
         assert row.brier == pytest.approx(((p - np.eye(4)[y]) ** 2).sum(1).mean(), rel=1e-12)
         assert row.aurc == pytest.approx(aurc(p, y), abs=1e-4)  # probabilities may differ in their last digit
     means = [softmax(each.double().numpy(), -1).mean(1) for each in (x, far)]
-    inside, measured = np.repeat([1, 0], [len(each) for each in means]), found.against("vertices", "outliers")
+    inside, measured = np.repeat([1, 0], [len(each) for each in means]), found.row("vertices", "outliers")
     sure, mixed = (
         np.concatenate([of(each) for each in means]) for of in (lambda p: p.max(1), lambda p: -entr(p).sum(1))
     )
