@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import platform
 import subprocess
@@ -104,20 +103,9 @@ def write_plain_json(path: Path, value: Any) -> None:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON, with {"float": "nan"} and the like for the numbers that JSON does not have."""
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with dicts for dataclasses, and without NaN and infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    if dataclasses.is_dataclass(value):
-        return {entry.name: _finite(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
-    return value
+    text = json.dumps(value, default=dataclasses.asdict)
+    finite = json.loads(text, parse_constant=lambda constant: {"float": str(float(constant))})
+    return json.dumps(finite, indent=indent, allow_nan=False)
 
 
 def build(kind: Any, value: Any) -> Any:
@@ -183,11 +171,8 @@ class Measurements:
 
 def read_measurements(path: Path) -> list[tuple[Key, Values]]:
     """Return the measurements of a file; a last line that was not written to its end is left out."""
-    remedy = "remove that line, or the file, and what it holds is measured again"
-    try:
-        return [(dict(entry["key"]), dict(entry["values"])) for entry in read_lines(path, remedy)]
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(path, f"a line without key and values: {error}", remedy) from None
+    lines = read_lines(path, "remove that line, or the file, and what it holds is measured again")
+    return [(entry["key"], entry["values"]) for entry in lines]
 
 
 # The environment

@@ -75,8 +75,6 @@ class Predictor:
         self._output_check = OutputCheck(getattr(task, "outputs", None))
         self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
         self.task, self.splits, self.seed, self.dtype, self._batches = task, splits, seed, dtype, batches
-        named = network.named_parameters(remove_duplicate=False)
-        self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._statistics = statistics if tracked(network) else None
         sizes: list[int] = [] if self._statistics is None else getattr(statistics, "sizes", [])[:batches]
         self.statistics_images = sum(sizes)  # 0 if that is not known yet
@@ -165,10 +163,8 @@ class Predictor:
             ) from error
 
     def _write(self, network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        if differing := sorted(set(weights) ^ self._names):
-            raise ArgumentError(f"the weights are not those of the network: {differing[0]} is in one of them only")
-        for name in weights:
-            network.get_parameter(name).copy_(weights[name])
+        for name, value in weights.items():
+            network.get_parameter(name).copy_(value)
 
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:

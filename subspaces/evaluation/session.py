@@ -5,16 +5,14 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from subspaces.core.storage import damaged
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import files
 from subspaces.evaluation.display import Progress, counted
-from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation, choices_of, in_order
+from subspaces.evaluation.evaluation import FILE, Evaluation, choices_of, in_order
 from subspaces.evaluation.files import MEASUREMENTS, Measurements
 from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of, outlier_metrics
 from subspaces.evaluation.metrics import Metric
@@ -186,7 +184,7 @@ class Session:
         """Return all planes of the family, with what is measured of their cells."""
         planes: dict[str, Plane] = {}
         for _, values in self.known.items(of="plane", **self.family):
-            plane: Plane = self.built(Plane, values["plane"])
+            plane: Plane = files.build(Plane, values["plane"])
             if set(plane.values) <= {each.name for each in self.metrics}:
                 for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
                     found = self.known.find({**values["cells"], "at": [j, i]})
@@ -202,7 +200,7 @@ class Session:
         for key, values in self.known.items(of="row", **self.how):
             wanted = {each.name for each in self._metrics(key["group"])}
             if wanted <= set(values["metrics"]):
-                row: Row = self.built(Row, values["row"])
+                row: Row = files.build(Row, values["row"])
                 if wanted:
                     kept = {name: value for name, value in row.metrics.items() if name in wanted}
                     scaled = row.scaled and {n: v for n, v in row.scaled.items() if n in {*wanted, "temperature"}}
@@ -231,13 +229,6 @@ class Session:
         labels = self.known.find({"of": "labels", **self.family, "data": SPLIT}) or {}
         predicted = [stored[str(alpha)] for alpha in alphas]
         return examples_of(alphas, predicted, from_text(labels["labels"]).long(), self.subject.images)
-
-    def built(self, kind: Any, value: Any) -> Any:
-        """Build a dataclass from a measurement; a damaged one is an error that names the file."""
-        try:
-            return files.build(kind, value)
-        except ArgumentError as error:
-            raise damaged(self.known.path or Path(MEASUREMENTS), error, REMEDY) from None
 
     def images(self) -> int:
         """Return the number of images behind the batch-norm statistics; 0 without batch norm."""

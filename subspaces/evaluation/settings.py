@@ -1,7 +1,7 @@
 """The settings of an evaluation, with help texts for the command line, and what may be passed for shifted data."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -70,26 +70,26 @@ class Settings:
         return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
-        def keep(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
-
-        def several(name: str, check: Callable[[str, Any], Any], expected: str, most: int | None = None) -> None:
-            found = checks.several(name, getattr(self, name), expected, most)
-            keep(name, tuple(check(name, each) for each in found))
-
+        checks.flag("plane", self.plane)
+        one_of("precision", self.precision, get_args(Precision))
+        grid = checks.several("grid", self.grid, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
+        answers = checks.several("answers", self.answers, "a list of answers, such as ['midpoint']")
+        through = checks.several("through", self.through, "a list of run folders, such as ['runs/a', 'runs/b']")
+        if len(through) > 3:
+            raise ArgumentError(f"through={list(map(str, through))}: a plane goes through three networks")
+        found: dict[str, Any] = {
+            "grid": tuple(checks.number("grid", each) for each in grid),
+            "answers": tuple(ANSWERS.find(name).name for name in answers),
+            "through": tuple(e if isinstance(e, nn.Module) else checks.folder("through", e) for e in through),
+            "corruptions": _wanted_corruptions(self.corruptions),
+            "outliers": _wanted_outliers(self.outliers),
+        }
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
             if entry.metadata["limits"] is not None and not (value is None and entry.default is None):
-                keep(entry.name, checks.whole(entry.name, value, *entry.metadata["limits"]))
-        checks.flag("plane", self.plane)
-        one_of("precision", self.precision, get_args(Precision))
-        keep("corruptions", _wanted_corruptions(self.corruptions))
-        keep("outliers", _wanted_outliers(self.outliers))
-        several("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        several("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']")
-        several("through", _network, "a list of run folders, such as ['runs/a', 'runs/b']")
-        if len(self.through) > 3:
-            raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
+                found[entry.name] = checks.whole(entry.name, value, *entry.metadata["limits"])
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def wants_plane(self) -> bool:
@@ -97,16 +97,12 @@ class Settings:
         return self.plane or bool(self.through)
 
 
-def _network(name: str, value: Any) -> Any:
-    return value if isinstance(value, nn.Module) else checks.folder(name, value)
-
-
 # Shifted data and outliers
 
 
 @dataclass(frozen=True)
 class Corruptions:
-    """Which corruptions of the test images are measured, and how severe.
+    """Corruptions of the test images.
 
     Args:
         names: of corruptions; "all" is the usual fifteen, "extra" adds the four that are kept for validation.

@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str
 
 def test_what_was_not_measured_is_named() -> None:
     found = ss.evaluate(normless(), test=TEST, progress=False)
-    with pytest.raises(KeyError, match="'pair' was not measured: expected one of 'midpoint'"):
+    with pytest.raises(KeyError, match="'pair' was not measured on 'test': expected one of 'midpoint'"):
         found["pair"]
     with pytest.raises(ValueError, match=r"on='validation'.*pass validation="):
         found.best()

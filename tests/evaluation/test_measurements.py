@@ -1,7 +1,6 @@
 """What was measured is kept by its key: nothing is measured twice, nothing is lost, and nothing is mixed."""
 
 import functools
-import json
 import os
 import shutil
 import signal
@@ -267,20 +266,6 @@ def test_a_damaged_evaluation_is_named_and_costs_no_measurement(one: Any, calls:
     file.unlink()
     assert content(evaluate(folder, grid=(0.0,))[0]) == content(first)
     assert len(calls) == measured
-
-
-def test_what_a_line_holds_is_not_trusted(one: Any) -> None:
-    folder = one()
-    evaluate(folder, grid=())
-    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
-    (folder / FILE).unlink()
-    known = Measurements(folder / FILE)
-    for line in lines:
-        if line["key"]["of"] == "row":
-            del line["values"]["row"]["metrics"]
-        known.add(line["key"], line["values"])
-    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(a Row: .*'metrics'\): remove it"):
-        evaluate(folder, grid=())
 
 
 def test_progress_counts_points_and_cells(one: Any) -> None:
