@@ -1,10 +1,12 @@
 """An evaluation in hand: the best point, files, numbers that are none, and errors that name what was passed."""
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from family_cases import LOADERS, TEST, family, network, normless
+from evaluation_cases import CLASSES, INPUTS, LOADERS, TEST, family, network, normless
+from torch import Tensor, nn
 
 import subspaces as ss
 
@@ -26,6 +28,23 @@ def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_s
     alpha = simplex.best(by="accuracy", on="validation")
     assert len(alpha) == 3  # type: ignore[arg-type]
     family(ss.Simplex(3)).at(alpha)  # type: ignore[arg-type]
+
+
+class Keyworded(nn.Module):
+    """A network as those of Hugging Face: an argument by name, and an output with .logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(INPUTS, CLASSES)
+
+    def forward(self, *, inputs: Tensor) -> Any:
+        return SimpleNamespace(loss=None, logits=self.head(inputs))
+
+
+def test_batches_that_are_dicts_and_networks_with_keywords() -> None:
+    net = Keyworded()
+    batches = [{"inputs": x, "labels": y} for x, y in TEST]
+    assert ss.evaluate(net, test=batches, progress=False).rows == ss.evaluate(net.head, test=TEST, progress=False).rows
 
 
 # Errors

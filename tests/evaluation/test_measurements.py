@@ -1,4 +1,4 @@
-"""What was measured is kept by its key: nothing is measured twice, nothing is lost, and nothing is mixed."""
+"""What was measured is kept by its key: nothing is measured twice, by several processes either, and nothing is lost."""
 
 import functools
 import os
@@ -15,11 +15,11 @@ from helpers import unsealed
 from processes import Pause, Worker
 
 import subspaces as ss
-from subspaces.evaluation import METRICS, Metric, average
+from subspaces.evaluation import METRICS, Evaluation, Metric, average
 from subspaces.evaluation.files import MEASUREMENTS as FILE
 from subspaces.evaluation.files import Measurements
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.ensembles import evaluate_together
+from subspaces.experiments.evaluating.ensembles import ensembles_in, evaluate_together
 from subspaces.experiments.training import RunError, Stopped
 
 Path_ = Callable[[str], Path]
@@ -89,29 +89,6 @@ def test_measurements_are_found_by_key_and_metrics_and_the_last_counts(tmp_path:
     assert len(path.read_bytes().splitlines()) == 4
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 14))
-def test_a_line_that_was_not_written_to_its_end_costs_that_line_alone(cut: int, tmp_path: Path) -> None:
-    path = tmp_path / FILE
-    for at in range(3):
-        Measurements(path).add({"of": "row", "at": at}, {})
-    path.write_bytes(path.read_bytes()[:-cut])
-    known = Measurements(path)
-    assert [key["at"] for key, _ in known.items(of="row")] == [0, 1]
-    known.add({"of": "row", "at": 9}, {})
-    assert [key["at"] for key, _ in Measurements(path).items(of="row")] == [0, 1, 9]
-
-
-@pytest.mark.parametrize("damage", [b"x", b"[]", b"\xff", b'{"key": {}, "values": {}, "sha256": ""}', b"[" * 10**5])
-def test_a_damaged_line_is_named(damage: bytes, tmp_path: Path) -> None:
-    path = tmp_path / FILE
-    for at in range(3):
-        Measurements(path).add({"of": "row", "at": at}, {})
-    lines = path.read_bytes().splitlines()
-    path.write_bytes(b"\n".join([lines[0], damage, lines[2], b""]))
-    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(line 2: .*\): remove that line"):
-        Measurements(path)
-
-
 # Nothing is measured twice
 
 
@@ -166,16 +143,6 @@ def test_what_was_made_otherwise_is_never_shown(change: str, one: Any) -> None:
     (found,) = evaluate(folder, grid=(0.0,), **NEW.get(change, {}))
     assert (found.rows, found.examples) == (fresh.rows, fresh.examples)
     assert (found.planes == []) == (change != "statistics")
-
-
-def test_an_ensemble_and_a_plane_of_runs_that_were_trained_anew(one: Any) -> None:
-    group, curve, found, planes = [one("first"), one("second")], one(), [], []
-    for _ in range(2):
-        found += evaluate_together([group], to=group[0].parent, device="cpu", trust=True, progress=False)
-        planes += evaluate(curve, grid=(), through=[group[0]], cells=2)[0].planes
-        retrained.anew(group[0])
-    assert found[0].metrics != found[1].metrics
-    assert planes[0].values["nll"] != planes[1].values["nll"]
 
 
 # What was interrupted continues
@@ -274,3 +241,70 @@ def test_progress_counts_points_and_cells(one: Any) -> None:
     evaluate(folder, grid=(0.0,), plane=True, cells=2, progress=lambda *step: seen.append(step))
     name = folder.name
     assert seen == [(name, done, 3) for done in (0, 2, 3)] + [(f"{name}: plane", done, 4) for done in range(5)]
+
+
+Runs = Callable[..., list[Path]]
+SMALL: dict[str, Any] = {"device": "cpu", "grid": (0.0, 0.5, 1.0)}
+
+
+def counting(pause: Pause, calls: int) -> None:
+    """Say so for each network that is asked, and pause after some."""
+    plain = Predictor.outputs
+
+    def outputs(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        for _ in points if data == "test" else ():
+            print("asked", flush=True)
+            pause(calls)
+        return plain(self, points, data, **how)
+
+    Predictor.outputs = outputs  # type: ignore[method-assign]
+
+
+def evaluates_all(pause: Pause, folders: list[Path], calls: int = 0) -> None:
+    counting(pause, calls)
+    ss.evaluate(folders, progress=False, **SMALL)
+
+
+def without_environment(record: Evaluation) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in ("environment", "training")}
+
+
+def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp_path: Path) -> None:
+    folders = runs("line", "standard")
+    copies = [Path(shutil.copytree(folder, tmp_path / "alone" / folder.name)) for folder in folders]
+    first = Worker(evaluates_all, folders, 2)
+    assert [first.line(), first.line(), first.line()] == ["asked\n", "asked\n", "there\n"]
+    second = Worker(evaluates_all, folders)
+    waiting = f"waiting for {folders[0].name}, which process {first.pid} is working on\n"
+    assert [second.line(), second.line()] == ["asked\n", waiting]  # the other run is one network
+    first.resume.set()
+    assert (first.end(), second.end()) == ("asked\n", "")
+    alone = ss.evaluate(copies, progress=False, **SMALL)
+    for folder, record in zip(folders, alone, strict=True):
+        assert without_environment(Evaluation.load(folder)) == without_environment(record)
+
+
+# Files that several processes add to
+
+
+def together(pause: Pause, groups: list[list[Path]], to: Path, calls: int = 0) -> None:
+    counting(pause, calls)
+    evaluate_together(groups, to=to, device="cpu", progress=False)
+
+
+def test_ensembles_are_shared_and_leave_no_locks(runs: Runs, tmp_path: Path) -> None:
+    standard, other, line = runs("standard", "other", "line")
+    groups, to = [[standard, other], [other, line]], tmp_path / "to"
+    first = Worker(together, groups, to, 2)
+    assert [first.line(), first.line(), first.line()] == ["asked\n", "asked\n", "there\n"]
+    second = Worker(together, groups, to)
+    names = ", ".join(sorted((standard.name, other.name)))
+    waiting = f"waiting for the ensemble of {names}, which process {first.pid} is working on\n"
+    assert [second.line() for _ in range(3)] == ["asked\n", "asked\n", waiting]
+    first.resume.set()
+    assert (first.end(), second.end()) == ("", "")
+    assert os.listdir(to) == ["ensembles.json"]
+    assert len(ensembles_in(to / "ensembles.json")) == 2
+    before = (to / "ensembles.json").stat().st_mtime_ns
+    evaluate_together(groups, to=to, device="cpu", progress=False)
+    assert (to / "ensembles.json").stat().st_mtime_ns == before

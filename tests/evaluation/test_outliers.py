@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import Independent, Runs, evaluate, softmax
-from family_cases import LOADERS, TEST, TRAINING, family
+from evaluation_cases import LOADERS, TEST, TRAINING, Independent, Runs, evaluate, family, softmax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy

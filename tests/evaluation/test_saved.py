@@ -1,21 +1,29 @@
-"""Evaluations as files and as frames: what is saved is loaded, and what is no evaluation is refused by its place."""
+"""Evaluations as files and frames: what is saved is loaded, what is damaged is named; and images that change."""
 
+import base64
 import dataclasses
+import itertools
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
-from family_cases import LOADERS, TEST, family
+from evaluation_cases import LOADERS, TEST, family
 from helpers import resealed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import subspaces as ss
+from subspaces.core.storage import FileError
+from subspaces.evaluation import files
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.rows import Training
+from subspaces.evaluation.rows import Examples, Training, choose, pictures, small_pictures
 
 TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, [{"epoch": 1}], None, "", {})
 
@@ -95,3 +103,108 @@ def test_what_is_no_evaluation_is_refused(text: str, tmp_path: Path) -> None:
         Evaluation.load(tmp_path)
     with pytest.raises(ss.FileError, match=r"has no evaluation\.json: run `subspaces evaluate"):
         Evaluation.load(tmp_path / "none")
+
+
+@dataclasses.dataclass
+class Record:
+    a: Any
+    b: dict[str, Any]
+
+
+def test_numbers_that_json_does_not_have_are_objects_that_name_them():
+    value = {"a": [[1, 2.5], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
+    found = json.loads(files.to_json(value))
+    assert found == {**value, "a": [[1, 2.5], {"b": {"float": "inf"}}]}
+    record = json.loads(files.to_json(Record((1, math.nan), {"x": 1e-300})))
+    assert record == {"a": [1, {"float": "nan"}], "b": {"x": 1e-300}}
+
+
+# Lines
+
+
+def test_no_byte_of_a_line_can_be_changed_unnoticed(tmp_path: Path):
+    path, rows = tmp_path / "lines", [{"epoch": 3, "accuracy": 0.91}, {"list": [{"on": "test"}], "l2": None}]
+    for row in rows:
+        files.append_line(path, row)
+    assert files.read_lines(path, "remove it") == rows
+    whole = path.read_bytes()
+    for place in range(len(whole) - 1):
+        for bit in (0, 1, 4, 5):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
+            try:
+                assert files.read_lines(path, "remove it") == rows, place  # a space that became another one
+            except FileError:
+                continue
+
+
+def test_a_line_that_was_not_written_to_its_end_is_replaced(tmp_path: Path):
+    path = tmp_path / "lines"
+    for left in (b"", b"{", b'{"a": 1', b"x" * 10_000):
+        path.unlink(missing_ok=True)
+        files.append_line(path, {"a": 1})
+        path.write_bytes(path.read_bytes() + left)
+        assert files.read_lines(path, "remove it") == [{"a": 1}]
+        files.append_line(path, {"a": 2})
+        assert files.read_lines(path, "remove it") == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"), [(b"[]", "line 1: expected an object, found a list"), (b"[" * 10**5, "recursion"), (None, "")]
+)
+def test_what_are_no_lines(line: bytes | None, message: str, tmp_path: Path):
+    path = tmp_path / "lines"
+    path.mkdir() if line is None else path.write_bytes(line + b"\n")
+    with pytest.raises(FileError, match=message or "it is not a file"):
+        files.read_lines(path, "remove it")
+
+
+def examples(images: torch.Tensor) -> Examples:
+    k = len(images)
+    return Examples(
+        split="test",
+        alphas=[0.0, 0.5],
+        size=list(images.shape[1:]),
+        images=base64.b64encode(images.numpy().tobytes()).decode(),
+        labels=list(range(k)),
+        indices=list(range(k)),
+        predicted=[[0] * k] * 2,
+        confidence=[[0.5] * k] * 2,
+    )
+
+
+@pytest.mark.parametrize("shape", [(0, 1, 4, 5), (1, 3, 4, 5), (48, 1, 8, 8)])
+def test_pictures_are_the_images_that_were_kept(shape: tuple[int, ...]) -> None:
+    images = torch.randint(256, shape, generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
+    found = pictures(examples(images))
+    assert found.dtype == torch.uint8
+    assert torch.equal(found, images)
+
+
+def test_small_pictures_of_any_numbers_are_stretched_and_others_are_left_out() -> None:
+    images = torch.randn(5, 3, 8, 9, generator=torch.Generator().manual_seed(2))
+    found = small_pictures(images)
+    assert found is not None
+    for image, picture in zip(images.double().numpy(), found.numpy(), strict=True):
+        low, high = image.min(), image.max()
+        assert np.abs(255 * (image - low) / (high - low) - picture).max() <= 0.5 + 1e-9
+        assert (picture.min(), picture.max()) == (0, 255)
+    whole = torch.randint(256, (2, 1, 64, 64), dtype=torch.uint8)
+    assert torch.equal(small_pictures(whole), whole)  # type: ignore[arg-type]
+    assert torch.equal(small_pictures(torch.ones(2, 1, 4, 4)), torch.zeros(2, 1, 4, 4).byte())  # type: ignore[arg-type]
+    for other in (torch.zeros(2, 4, 8, 8), torch.zeros(2, 1, 64, 65)):
+        assert small_pictures(other) is None
+
+
+@given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6), st.integers(1, 40))
+@settings(max_examples=60, deadline=None)
+def test_the_choice_is_that_of_sorted_tuples(p: int, n: int, seed: int, limit: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    predicted = torch.randint(4, (p, n), generator=generator)
+    confidence = torch.randint(1, 4, (p, n), generator=generator) / 4  # sums are exact, ties are common
+    columns, sure = predicted.t().tolist(), confidence.sum(0).tolist()
+    keys = [
+        (-len(set(column)), -sum(a != b for a, b in itertools.pairwise(column)), -sure[index], index)
+        for index, column in enumerate(columns)
+    ]
+    expected = [key[-1] for key in sorted(keys) if key[0] < -1][:limit]
+    assert choose(predicted, confidence, limit).tolist() == expected

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import Independent, Runs, about, evaluate, softmax
-from family_cases import LOADERS, TEST, TRAINING, Batches, family
+from evaluation_cases import LOADERS, TEST, TRAINING, Batches, Independent, Runs, about, evaluate, family, softmax
 from PIL import Image
 from sklearn.metrics import log_loss
 from torch import Tensor, nn
