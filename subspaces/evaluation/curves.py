@@ -106,15 +106,7 @@ def logged(group: Group, name: str) -> Curve:
 
 # Metrics in words
 
-LOGGED = (
-    Metric("loss", "training loss", "of the batches on the way"),
-    Metric("learning_rate", "learning rate", "of an epoch"),
-    Metric("train_accuracy", "training accuracy", "on the way, with the labels trained on", False, True),
-    Metric("validation_accuracy", "validation accuracy", "of the midpoint", False, True),
-    Metric("test_accuracy", "test accuracy", "of the midpoint", False, True),
-    Metric("l2", "L2 distance", "between vertices"),
-    Metric("cos2", "cos²", "of the angle between vertices"),
-)
+LOGGED = (Metric("l2", "L2 distance", "between vertices"), Metric("cos2", "cos²", "of the angle between vertices"))
 
 
 def described(name: str, groups: Iterable[Group] = ()) -> Metric:

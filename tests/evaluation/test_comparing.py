@@ -1,7 +1,6 @@
 """Evaluations of several runs: grouped by what was trained, over seeds, as curves and answers; means and intervals."""
 
 import dataclasses
-import itertools
 import shutil
 import sys
 from dataclasses import replace
@@ -18,7 +17,7 @@ from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group, each_answer, first, groups_of, headed
 from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.statistics import compare, deviation, paired, shown, shown_difference, signed, spread
+from subspaces.evaluation.statistics import compare, paired, shown, shown_difference, signed, spread
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import opened
 from subspaces.experiments.training import RECIPES, Recipe, run_files
@@ -80,16 +79,6 @@ def test_what_most_recipes_have_in_common_is_told_only_where_it_differs():
     smooth = [replace(standard, method=name, label_smoothing=0.1) for name in ("standard", "line")]
     expected = ["standard", "standard, label smoothing = 0.1", "line, label smoothing = 0.1"]
     assert labels_of(standard, *smooth) == expected
-
-
-def test_no_two_groups_have_one_label():
-    fields = {"dropout": (0.0, 0.1), "learning_rate": (0.1, 0.1000001), "beta": (0.0, 1.0), "batch": (32, 64)}
-    several = [dict(zip(fields, values, strict=True)) for values in itertools.product(*fields.values())]
-    recipes = [replace(RECIPES["digits-line"], **each) for each in several]
-    chosen = np.random.default_rng(0)
-    for turn in range(20):
-        some = [recipes[k] for k in chosen.permutation(len(recipes))[: 2 + turn % 6]]
-        assert len(set(labels_of(*some))) == len(some)
 
 
 # Which are opened
@@ -232,12 +221,6 @@ def test_errors() -> None:
         spread([])
     with pytest.raises(ValueError, match="2 and 1 values: expected pairs"):
         paired([1, 2], [1])
-
-
-def test_the_deviation_of_curves_is_that_of_their_points() -> None:
-    curves = [[1.0, 5.0], [2.0, 5.0], [4.0, 8.0]]
-    assert deviation(curves) == pytest.approx([spread([1, 2, 4]).std, spread([5, 5, 8]).std])
-    assert deviation(curves[:1]).tolist() == [0.0, 0.0]
 
 
 def test_as_text() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from commands import CliRunner
-from evaluation_cases import Independent, check, evaluate, softmax
+from evaluation_cases import Independent, evaluate, softmax
 from helpers import resealed
 
 import subspaces as ss
@@ -19,40 +19,7 @@ from subspaces.evaluation import Evaluation, Row
 from subspaces.evaluation.rows import pictures
 from subspaces.experiments.training import Run, RunError
 
-
-def described(rows: list[Row]) -> list[tuple[Any, ...]]:
-    return [(row.split, row.kind, row.role, row.alphas, row.average) for row in rows]
-
-
 # Numbers
-
-
-def test_a_line_with_held_out_images(runs: Callable[..., list[Path]]) -> None:
-    (folder,) = runs("held-out")
-    (record,) = evaluate(folder, grid=(-0.1, 0.0, 0.3, 0.5, 1.1))
-    alphas = [-0.1, 0.0, 0.3, 0.5, 0.7, 1.0, 1.1]
-    expected: list[tuple[Any, ...]] = []
-    for split in ("test", "validation"):
-        expected += [(split, "point", "midpoint" if a == 0.5 else "along", [a], None) for a in alphas]
-        expected += [
-            (split, "ensemble", "along", [a, round(1 - a, 9)], average)
-            for a in alphas[:4]
-            for average in ("probabilities", "logits")
-        ]
-    assert described(record.rows) == expected
-    truth = Independent(folder)
-    for row in record.rows:
-        check(row, [truth.predict(alpha, row.data) for alpha in row.alphas], truth.labels(row.data))
-        assert row.coefficients == [pytest.approx([1 - alpha, alpha]) for alpha in row.alphas]  # type: ignore[operator]
-    assert ss.Evaluation.load(folder) == record
-    assert record.dataset == {
-        "name": "digits",
-        "classes": [str(c) for c in range(10)],
-        "splits": {"test": 597, "validation": 200},
-    }
-    assert (record.statistics["images"], record.statistics["batch"]) == (1000, 128)
-    middle = next(row for row in record.rows if row.role == "midpoint")
-    assert middle.metrics["accuracy"] == Run.open(folder).result["test_accuracy"]
 
 
 # Examples
@@ -221,14 +188,3 @@ def test_a_run_that_is_trained_is_not_called_damaged(runs: Runs):
         (problem,) = ss.check(line)
     assert problem == f"{line} is in use by process {os.getpid()}: check it when that has ended"
     assert ss.check(line) == []
-
-
-@pytest.mark.parametrize("left", ["state.safetensors", "log.jsonl", "environment.json", "result.json"])
-def test_a_run_that_lost_its_configuration_is_told(left: str, runs: Runs, tmp_path: Path):
-    (line,) = runs("line")
-    other = tmp_path / "runs" / line.name
-    other.mkdir(parents=True)
-    (other / left).write_bytes(b"x")
-    for folder in (other, other.parent):
-        (problem,) = ss.check(folder)
-        assert problem.startswith(f"{other} is not a run folder: it has no config.json")

@@ -11,25 +11,6 @@ from torch import Tensor, nn
 import subspaces as ss
 
 
-def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_set() -> None:
-    found = ss.evaluate(family(ss.Line()), **LOADERS)
-    for on in ("validation", "test"):
-        for by, sign in (("nll", 1), ("accuracy", -1)):
-            rows = [row for row in found.rows if row.kind == "point" and row.split == on]
-            best = min(rows, key=lambda row: sign * row.metrics[by])
-            assert found.best(by=by, on=on) == best.alphas[0]
-            (choice,) = (each for each in found.choices if (each.what, each.by, each.chosen_on) == ("point", by, on))
-            assert choice.on_test == (on == "test")
-            assert choice.value == best.alphas[0]
-            assert choice.reported[on] == best.metrics
-            assert choice.reported.keys() == {"test", "validation"}
-    assert found.best() == found.best(by="nll", on="validation")
-    simplex = ss.evaluate(family(ss.Simplex(3)), **LOADERS)
-    alpha = simplex.best(by="accuracy", on="validation")
-    assert len(alpha) == 3  # type: ignore[arg-type]
-    family(ss.Simplex(3)).at(alpha)  # type: ignore[arg-type]
-
-
 class Keyworded(nn.Module):
     """A network as those of Hugging Face: an argument by name, and an output with .logits."""
 

@@ -15,9 +15,8 @@ from helpers import unsealed
 from processes import Pause, Worker
 
 import subspaces as ss
-from subspaces.evaluation import METRICS, Evaluation, Metric, average
+from subspaces.evaluation import METRICS, Metric, average
 from subspaces.evaluation.files import MEASUREMENTS as FILE
-from subspaces.evaluation.files import Measurements
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.evaluating.ensembles import ensembles_in, evaluate_together
 from subspaces.experiments.training import RunError, Stopped
@@ -69,24 +68,6 @@ def whole(folder: Path) -> dict[str, Any]:
 
 
 # The store
-
-
-def test_measurements_are_found_by_key_and_metrics_and_the_last_counts(tmp_path: Path) -> None:
-    path = tmp_path / FILE
-    known = Measurements(path)
-    a, b = METRICS["nll"], METRICS["ece"]
-    for at, metrics in ((1, ["nll"]), (2, ["nll", "ece"]), ((0.5, 1), ["nll"])):
-        assert known.add({"of": "row", "at": at}, {"value": float("nan") if at == 1 else at, "metrics": metrics})
-    for new in (True, False):
-        assert known.add({"of": "row", "at": 2}, {"value": 3, "metrics": ["nll"]}) == new
-    for each in (known, Measurements(path)):
-        assert str((each.find({"of": "row", "at": 1}) or {})["value"]) == "nan"
-        assert each.find({"at": 2, "of": "row"}, [a]) == {"value": 3, "metrics": ["nll"]}
-        assert each.find({"of": "row", "at": 2}, [a, b]) is None
-        assert each.find({"of": "row", "at": 4}) is each.find({"of": "cell", "at": 1}) is None
-        assert [key["at"] for key, _ in each.items(of="row")] == [1, [0.5, 1], 2]
-        assert [key["at"] for key, _ in each.items(of="row", at=(0.5, 1))] == [[0.5, 1]]
-    assert len(path.read_bytes().splitlines()) == 4
 
 
 # Nothing is measured twice
@@ -194,16 +175,21 @@ def test_an_interrupted_evaluation_ends_like_one_that_was_not(
     assert whole(folder) == expected
 
 
-def evaluates(pause: Pause, folder: Path, points: int) -> None:
-    outputs = Predictor.outputs
+def counting(pause: Pause, calls: int) -> None:
+    """Say so for each network that is asked, and pause after some."""
+    plain = Predictor.outputs
 
-    def paused(self: Predictor, some: Any, data: Any, **how: Any) -> Any:
-        for _ in some:
+    def outputs(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        for _ in points if data != "validation" else ():
             print("asked", flush=True)
-            pause(points)
-        return outputs(self, some, data, **how)
+            pause(calls)
+        return plain(self, points, data, **how)
 
-    Predictor.outputs = paused  # type: ignore[method-assign]
+    Predictor.outputs = outputs  # type: ignore[method-assign]
+
+
+def evaluates(pause: Pause, folder: Path, points: int) -> None:
+    counting(pause, points)
     ss.evaluate(folder, device="cpu", progress=False, **INTERRUPTED)
 
 
@@ -241,47 +227,6 @@ def test_progress_counts_points_and_cells(one: Any) -> None:
     evaluate(folder, grid=(0.0,), plane=True, cells=2, progress=lambda *step: seen.append(step))
     name = folder.name
     assert seen == [(name, done, 3) for done in (0, 2, 3)] + [(f"{name}: plane", done, 4) for done in range(5)]
-
-
-Runs = Callable[..., list[Path]]
-SMALL: dict[str, Any] = {"device": "cpu", "grid": (0.0, 0.5, 1.0)}
-
-
-def counting(pause: Pause, calls: int) -> None:
-    """Say so for each network that is asked, and pause after some."""
-    plain = Predictor.outputs
-
-    def outputs(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
-        for _ in points if data == "test" else ():
-            print("asked", flush=True)
-            pause(calls)
-        return plain(self, points, data, **how)
-
-    Predictor.outputs = outputs  # type: ignore[method-assign]
-
-
-def evaluates_all(pause: Pause, folders: list[Path], calls: int = 0) -> None:
-    counting(pause, calls)
-    ss.evaluate(folders, progress=False, **SMALL)
-
-
-def without_environment(record: Evaluation) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in ("environment", "training")}
-
-
-def test_two_processes_share_runs_and_each_network_is_asked_once(runs: Runs, tmp_path: Path) -> None:
-    folders = runs("line", "standard")
-    copies = [Path(shutil.copytree(folder, tmp_path / "alone" / folder.name)) for folder in folders]
-    first = Worker(evaluates_all, folders, 2)
-    assert [first.line(), first.line(), first.line()] == ["asked\n", "asked\n", "there\n"]
-    second = Worker(evaluates_all, folders)
-    waiting = f"waiting for {folders[0].name}, which process {first.pid} is working on\n"
-    assert [second.line(), second.line()] == ["asked\n", waiting]  # the other run is one network
-    first.resume.set()
-    assert (first.end(), second.end()) == ("asked\n", "")
-    alone = ss.evaluate(copies, progress=False, **SMALL)
-    for folder, record in zip(folders, alone, strict=True):
-        assert without_environment(Evaluation.load(folder)) == without_environment(record)
 
 
 # Files that several processes add to

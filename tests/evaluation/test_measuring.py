@@ -8,7 +8,7 @@ import pytest
 import retrained
 import torch
 from evaluation_cases import CPU, LOADERS, TEST, expected_metrics, family, normless, softmax
-from torch import Tensor, nn
+from torch import Tensor
 
 import subspaces as ss
 from subspaces.core import randomness
@@ -20,7 +20,6 @@ from subspaces.experiments.evaluating.ensembles import evaluate_together
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
-from subspaces.networks.dropout import dropping
 
 ON_CPU: dict[str, Any] = {"device": "cpu", "progress": False, "trust": True}
 
@@ -155,10 +154,3 @@ def test_a_family_of_the_users_own_is_asked_so_if_that_is_wanted() -> None:
     assert found["dropout"].nll != found["midpoint"].nll
     with pytest.raises(ValueError, match="Sequential has no dropout"):
         ss.evaluate(normless(), test=TEST, answers=["dropout"], progress=False)
-
-
-def test_only_what_drops_is_in_train_mode() -> None:
-    network = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.0), nn.AlphaDropout(0.1)))
-    with dropping(network):
-        assert [part.training for part in network.modules()] == [False, False, True, False, False, True]
-    assert not any(part.training for part in network.modules())

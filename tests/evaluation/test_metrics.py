@@ -74,14 +74,6 @@ def small(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return (tensor / tensor.sum(1, keepdim=True)).float(), torch.tensor(labels)
 
 
-def slow_ece(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
-    confidence, prediction = (t.numpy() for t in probabilities.double().max(-1))
-    correct = prediction == labels.numpy()
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [(index == b).mean() * abs(correct[index == b].mean() - confidence[index == b].mean()) for b in set(index)]
-    return float(sum(gaps))
-
-
 def slow_adaptive_ece(probabilities: Tensor, labels: Tensor) -> float:
     confidence, prediction = probabilities.double().max(-1)
     pairs = list(zip(confidence.tolist(), (prediction == labels).tolist(), strict=True))
@@ -110,12 +102,6 @@ def test_nll_and_brier_are_scikit_learns(sharpness: float) -> None:
     assert nll(probabilities.log(), labels) == pytest.approx(expected, rel=1e-5)
     expected = brier_score_loss(labels, double, labels=list(range(7)), scale_by_half=False)
     assert measured("brier", probabilities, labels) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("sharpness", [0.1, 2.0, 30.0])
-def test_ece_is_that_of_a_loop_in_float64(sharpness: float) -> None:
-    probabilities, labels = predictions(sharpness=sharpness)
-    assert measured("ece", probabilities, labels) == pytest.approx(slow_ece(probabilities, labels), abs=1e-12)
 
 
 @pytest.mark.parametrize("calibration_error", ["ece", "adaptive_ece"])

@@ -9,8 +9,6 @@ from torch.nn import functional as F
 
 import subspaces as ss
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.classification import Classes
-from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.session import PredictionWarning
 
 
@@ -135,22 +133,6 @@ def test_forward_takes_a_batch_apart():
 # Batches that say too little alone
 
 
-@pytest.mark.parametrize("ends", [SEVERAL, SINGLE], ids=["several", "single"])
-def test_small_batches_and_nan_do_not_hide_probabilities(ends):
-    x, y = (torch.cat(parts) for parts in zip(*data(2), strict=True))
-    x = torch.cat([torch.full((1, 4), torch.nan), x])
-    small = list(zip(x.split(1), torch.cat([y[:1], y]).split(1), strict=True))
-    network = Ending(ends["probabilities"], 2)
-    with pytest.raises(ss.UserError, match="look like probabilities"):
-        ss.evaluate(network, test=small, progress=False)
-    with pytest.raises(ss.UserError, match="look like probabilities"):
-        ss.Subspace(lambda: network, ss.Line(), init="point").select(small[1:])
-    ensemble = ss.Ensemble([network], "probabilities" if ends is SEVERAL else "sigmoid")
-    ensemble(x[:1])
-    with pytest.raises(ss.UserError, match="look like probabilities"):
-        [ensemble(one) for one, _ in small]
-
-
 def test_another_form_of_batch_names_forward():
     with pytest.raises(ss.UserError, match="take forward=, a function of"):
         ss.evaluate(Recurrent().eval(), test=batches(), progress=False)
@@ -226,10 +208,3 @@ def test_there_is_no_best_of_nothing_but_nan() -> None:
     assert not found.choices or all(math.isfinite(each.reported["validation"][each.by]) for each in found.choices)
     with pytest.raises(ArgumentError, match="nll is NaN at every point of family on the validation examples"):
         found.best(by="nll")
-
-
-def test_iou_of_pixels_that_are_nan() -> None:
-    logs = torch.tensor([[0.0, -9.0], [-9.0, 0.0], [torch.nan, torch.nan]]).log_softmax(1)
-    found = tally(of_task("pixels"), [(Classes(logs), torch.tensor([0, 1, 1]))])
-    assert found["miou"] == (1 + 1 / 2) / 2
-    assert found["accuracy"] == pytest.approx(2 / 3)

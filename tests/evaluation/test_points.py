@@ -102,6 +102,11 @@ def test_the_best_of_each_kind_on_held_out_examples() -> None:
         assert (one.chosen_on, one.on_test) == ("validation", False)
         assert one.reported == {row.data: row.metrics for row in rows if row.alphas == best.alphas}
         assert one.reported.keys() == {"test", "validation"}
+        if one.what == "point":
+            assert found.best(by=one.by) == one.value
+    best = min((row for row in found.rows if row.kind == "point" and row.data == "test"), key=lambda row: row.nll)
+    assert found.best(by="nll", on="test") == best.alphas[0] == found.choices[-1].value
+    assert found.choices[-1].on_test
 
 
 def test_the_first_among_equals_and_never_nan() -> None:

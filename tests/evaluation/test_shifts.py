@@ -44,25 +44,6 @@ def test_a_shift_that_changes_nothing_has_the_numbers_of_the_test_examples(shape
         assert found.row(answered.name, "none").metrics == pytest.approx(expected, rel=1e-9)
 
 
-def plain(network: nn.Module, batches: Batches) -> Tensor:
-    ss.recalibrate(network, TRAINING)
-    with torch.no_grad():
-        return torch.cat([network.eval()(x) for x, _ in batches]).double().softmax(1)
-
-
-def test_the_numbers_are_those_of_a_plain_loop() -> None:
-    line = family(ss.Line())
-    found = ss.evaluate(line, **LOADERS, corruptions={"dark": {2: DARK}}, **LINE)
-    labels = torch.cat([y for _, y in DARK])
-    at = {alpha: plain(line.at(alpha), DARK) for alpha in (0.0, 0.1, 0.5, 0.9, 1.0)}
-    for row in shifted(found):
-        p = torch.stack([at[alpha] for alpha in row.alphas]).mean(0)  # type: ignore[index]
-        assert row.accuracy == pytest.approx(float((p.argmax(1) == labels).double().mean()))
-        assert row.nll == pytest.approx(log_loss(labels, p, labels=range(10)), abs=1e-5)
-    assert found.row("pair", "dark", 2).alphas == [0.0, 1.0]  # of a coarse walk, the nearest
-    assert found.row("midpoint", "dark").accuracy == found.row("midpoint", "dark", 2).accuracy
-
-
 def test_batches_that_are_joined_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     line, found = family(ss.Line()), []
     for numbers in (1, 9 * 64 * 10, measuring.NUMBERS):  # of outputs that wait: no batch, some of them, all
@@ -209,6 +190,7 @@ def test_tables_show_means_and_rows_are_found_by_name() -> None:
     found = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, corruptions={"dark": {1: TEST, 2: DARK}})
     table = found.table("shifted")
     assert "family: mean over 2 sets of 1 kind\n" in table
+    assert found.row("pair", "dark", 2).alphas == [0.0, 1.0]  # of a coarse walk, the nearest
     before = found["midpoint"].accuracy
     mean = (before + found.row("midpoint", "dark", 2).accuracy) / 2
     assert f"{100 * mean:.2f} ({100 * (mean - before) / before:+.1f} %)" in table
