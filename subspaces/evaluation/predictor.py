@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from subspaces.core import _compat, functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.outputs import OutputCheck
-from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
 from subspaces.networks.dropout import dropping
 
@@ -96,7 +95,8 @@ class Predictor:
             self._networks.append(functional.copied(self._networks[0]))
         for network, point in zip(self._networks, points, strict=False):
             given = isinstance(point, Mapping)
-            self._write(network, point if given else self._weights(point))
+            for name, value in (point if given else self._weights(point)).items():
+                network.get_parameter(name).copy_(value)
             if self._statistics is not None:
                 self._recalibrate(network, None if given else point)
         return self._networks[: len(points)]
@@ -141,7 +141,7 @@ class Predictor:
         else:
             target = torch.zeros(nested.batch_size(self.task.inputs(batch)) or 0, dtype=torch.int64, device=self.device)
         with self._settings(seed):
-            outputs = [self._run(network, batch) for network in networks]
+            outputs = [self._forward(network, batch) for network in networks]
         return self._parts(outputs, target)
 
     def _parts(self, outputs: Sequence[Any], target: Any) -> Outputs:
@@ -149,22 +149,6 @@ class Predictor:
             self.task.check_output(outputs[0], self._output_check)
         parts = [self.task.parts(output, target) for output in outputs]
         return Outputs(self.task, [part for part, _ in parts], parts[0][1])
-
-    def _run(self, network: nn.Module, batch: Any) -> Any:
-        try:
-            return self._forward(network, batch)
-        except RuntimeError as error:
-            number = self._networks.index(network) if self._given else 0
-            if number == 0 or isinstance(error, torch.OutOfMemoryError):
-                raise
-            raise ArgumentError(
-                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
-                f"first one takes ({error}): expected networks that take the same inputs"
-            ) from error
-
-    def _write(self, network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        for name, value in weights.items():
-            network.get_parameter(name).copy_(value)
 
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:

@@ -58,7 +58,7 @@ class CapturedPredictor(Predictor):
         return output.clone(), target
 
     def _joined(self, split: str) -> tuple[Tensor, Tensor]:
-        found = [(wide(self._run(self._networks[0], (x, y))), y) for x, y in self.splits[split]]
+        found = [(wide(self._forward(self._networks[0], (x, y))), y) for x, y in self.splits[split]]
         outputs, targets = zip(*found, strict=True)
         return torch.cat(outputs), torch.cat(targets)
 
