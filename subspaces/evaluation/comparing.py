@@ -217,8 +217,7 @@ def answers(
 ) -> "pd.DataFrame":
     """Return how the runs of a group answer, one row per answer and seed, the method's own first answer first.
 
-    The columns are `method`, `answer`, `words` (what the answer is called), `networks` (at test time), `runs` (that are
-    trained for it), `seeds`, and the metrics.
+    The columns are `KEYS` (how many `networks` there are at test time, and how many `runs` are trained) and metrics.
 
     Args:
         group: the evaluations.
@@ -337,10 +336,10 @@ def each_answer(group: Group, data: str = SPLIT, **wanted: Any) -> list[GroupAns
 def first(group: Group, data: str = SPLIT) -> GroupAnswer:
     """Return the group's own answer, or say in which run it was not measured."""
     check_split(group, data)
+    own = group.evaluations[0].answers[0]
     for one in group.evaluations:
-        for each in group.evaluations[0].answers[:1]:
-            if one.answer(each.name, data) is None:
-                raise UserError(f"{place(one)} has no {each.words} on {data!r}: run `subspaces evaluate {place(one)}`")
+        if one.answer(own.name, data) is None:
+            raise UserError(f"{place(one)} has no {own.words} on {data!r}: run `subspaces evaluate {place(one)}`")
     return each_answer(group, data)[0]
 
 

@@ -1,6 +1,5 @@
 """Evaluations as files and frames: what is saved is loaded, what is damaged is named; and images that change."""
 
-import base64
 import dataclasses
 import itertools
 import json
@@ -23,7 +22,7 @@ import subspaces as ss
 from subspaces.core.storage import FileError
 from subspaces.evaluation import files
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.rows import Examples, Training, choose, pictures, small_pictures
+from subspaces.evaluation.rows import Training, choose, small_pictures
 
 TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, [{"epoch": 1}], None, "", {})
 
@@ -139,28 +138,6 @@ def test_a_line_that_was_not_written_to_its_end_is_replaced(tmp_path: Path):
         assert files.read_lines(path, "remove it") == [{"a": 1}]
         files.append_line(path, {"a": 2})
         assert files.read_lines(path, "remove it") == [{"a": 1}, {"a": 2}]
-
-
-def examples(images: torch.Tensor) -> Examples:
-    k = len(images)
-    return Examples(
-        split="test",
-        alphas=[0.0, 0.5],
-        size=list(images.shape[1:]),
-        images=base64.b64encode(images.numpy().tobytes()).decode(),
-        labels=list(range(k)),
-        indices=list(range(k)),
-        predicted=[[0] * k] * 2,
-        confidence=[[0.5] * k] * 2,
-    )
-
-
-@pytest.mark.parametrize("shape", [(0, 1, 4, 5), (1, 3, 4, 5), (48, 1, 8, 8)])
-def test_pictures_are_the_images_that_were_kept(shape: tuple[int, ...]) -> None:
-    images = torch.randint(256, shape, generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
-    found = pictures(examples(images))
-    assert found.dtype == torch.uint8
-    assert torch.equal(found, images)
 
 
 def test_small_pictures_of_any_numbers_are_stretched_and_others_are_left_out() -> None:

@@ -13,12 +13,14 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.metrics import (
     accuracy_score,
+    f1_score,
     jaccard_score,
     log_loss,
     mean_absolute_error,
     root_mean_squared_error,
 )
 from torch import Tensor, nn
+from torchmetrics.functional.classification import multiclass_f1_score
 
 import subspaces as ss
 from subspaces.evaluation import METRICS, Metric, average
@@ -212,6 +214,20 @@ def test_a_task_of_the_users_own() -> None:
 
 LOGITS, LABELS = 2 * normal(200, 10, seed=8), whole(10, 200, seed=9)
 EXAMPLES = list(zip(LOGITS.split(64), LABELS.split(64), strict=True))
+
+
+def test_a_metric_may_be_a_function_of_all_examples() -> None:
+    f1 = Metric(
+        "f1",
+        "F1",
+        "of precision and recall",
+        lower_is_better=False,
+        gathers=True,
+        step=lambda p, y: torch.column_stack([p.probabilities, y]),
+        value=lambda each: multiclass_f1_score(each[:, :-1], each[:, -1].long(), 10),
+    )
+    row = ss.evaluate(Given(), test=EXAMPLES, metrics=[f1], **QUIET)["midpoint"]
+    assert row.f1 == pytest.approx(f1_score(LABELS, LOGITS.argmax(1), average="macro"), abs=1e-6)
 
 
 def test_what_is_no_metric_or_has_a_name_that_is_taken_is_refused() -> None:
