@@ -239,15 +239,12 @@ class Session:
         """Warn of predictions that are NaN."""
         if not self.broken:
             return
-        most = max(self.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point"))
-        about, data, broken, count = most
+        about, data, broken, count = max(self.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT))
         of = "the network" if self.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
-        others = len(self.broken) - 1
-        more = f", and some in {others} other measurements" if others else ""
         warnings.warn(
-            f"{self.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at {of}{more}. They "
-            "count as wrong, and NLL, calibration and the like are NaN there: check the inputs for NaN and the weights "
-            "for a training that diverged",
+            f"{self.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at {of}, beside "
+            f"{len(self.broken) - 1} other measurements with NaN. They count as wrong, and NLL, calibration and the "
+            "like are NaN: check the inputs for NaN and the weights for a training that diverged",
             PredictionWarning,
             stacklevel=3,
         )

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from subspaces.errors import ArgumentError
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -36,8 +34,6 @@ class Difference:
 
 def spread(values: Sequence[float]) -> Spread:
     """Return mean and standard deviation."""
-    if not len(values):
-        raise ArgumentError("the mean of no values: expected at least one")
     given = [float(value) for value in values]
     return Spread(given, float(np.mean(given)), float(deviation(given)) if len(given) > 1 else None)
 
@@ -54,8 +50,6 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
     The pairs share what their seed decides: the order of the images and the draws of the augmentation. What both have
     in common drops out of the difference, so that its interval may be far narrower than the two spreads suggest.
     """
-    if len(first) != len(second):
-        raise ArgumentError(f"{len(first)} and {len(second)} values: expected pairs")
     found = spread([a - b for a, b in zip(first, second, strict=True)])
     if found.std is None:
         return Difference(found.values, found.mean, None, None)

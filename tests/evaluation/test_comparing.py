@@ -216,13 +216,6 @@ def test_paired_differences_are_those_of_scipy(pairs: list[tuple[float, float]])
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
 
 
-def test_errors() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        spread([])
-    with pytest.raises(ValueError, match="2 and 1 values: expected pairs"):
-        paired([1, 2], [1])
-
-
 def test_as_text() -> None:
     assert shown(spread([0.91, 0.93]), 100) == "92.00 ± 1.41"
     assert shown(spread([0.91]), digits=4) == "0.9100"
