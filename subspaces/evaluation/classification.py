@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subspaces.core.ensemble import Average
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.rows import Reliability
 
@@ -81,6 +82,10 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
 def each_top(prediction: Classes, labels: Tensor) -> Tensor:
     """Return of each example the largest probability and whether its class is the label, float64 [n, 2]."""
     confidence, predicted = prediction.top
+    if labels.shape != predicted.shape:  # which would be broadcast
+        raise ArgumentError(
+            f"labels of shape {tuple(labels.shape)}: expected one for each of {len(prediction)} predictions"
+        )
     return torch.stack([confidence.double().clamp(max=1.0), (predicted == labels).double()], dim=1)
 
 

@@ -112,6 +112,11 @@ def test_calibration_errors_of_many_equal_confidences_are_precise(calibration_er
     assert measured(calibration_error, probabilities, labels) == pytest.approx(gap, rel=1e-9)
 
 
+def test_labels_are_not_broadcast() -> None:
+    with pytest.raises(ValueError, match=r"labels of shape \(1,\): expected one for each of 500 predictions"):
+        measured("accuracy", predictions()[0], torch.tensor([1]))
+
+
 def test_a_confidence_on_a_border_belongs_to_the_bin_above() -> None:
     probabilities = torch.tensor([[0.5, 0.5], [0.75, 0.25], [0.7499, 0.2501]])
     binned = reliability(probabilities, torch.tensor([0, 1, 0]))

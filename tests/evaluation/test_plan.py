@@ -8,7 +8,7 @@ import pytest
 from evaluation_cases import LOADERS, family
 
 import subspaces as ss
-from subspaces.evaluation import plane, points
+from subspaces.evaluation import points
 from subspaces.evaluation.evaluation import choice
 from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import plan
@@ -69,21 +69,6 @@ def test_random_points_are_fixed_by_the_seed_and_begin_alike() -> None:
     assert np.allclose(many.mean(0), 1 / 3, atol=0.01)
     assert np.allclose(many.var(0), 1 / 18, atol=0.003)
     assert (many.max(1) > 0.5).mean() == pytest.approx(0.75, abs=0.02)
-
-
-@pytest.mark.parametrize("shape", [ss.Point(), ss.Line(), ss.Bezier(1), ss.Bezier(3), ss.Simplex(3), ss.Simplex(5)])
-def test_coefficients_outlines_and_names_fit_the_shape(shape: ss.Shape) -> None:
-    for item in plan(shape):
-        for place in item.places:
-            assert points.to_place(points.to_alpha(place)) == place
-            c = points.coefficients(shape, place)
-            assert len(c) == shape.vertices
-            assert sum(c) == pytest.approx(1, abs=1e-6)
-    assert len(set(plane.vertex_names(shape))) == shape.vertices
-    path = plane.outline(shape)
-    if path is not None:
-        assert {len(row) for row in path} == {shape.vertices}
-        assert np.allclose(path[0], np.eye(shape.vertices)[0])
 
 
 BEST: dict[tuple[str, str], Any] = {("point", "accuracy"): max, ("point", "nll"): min, ("pair", "accuracy"): max}
