@@ -24,7 +24,7 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.core.memory import keep_memory
-from subspaces.evaluation.environment import commit, processor
+from subspaces.evaluation.files import commit, processor
 from subspaces.experiments import data
 from subspaces.experiments.training.batches import evaluation_batches, training_batches
 from subspaces.experiments.training.execution import Execution

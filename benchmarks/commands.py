@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-m", "subspaces"]
 ABOUT = """
 import json
 from dataclasses import asdict
-from subspaces.evaluation.environment import environment
+from subspaces.evaluation.files import environment
 from subspaces.experiments.training.execution import Execution
 print(json.dumps(environment(asdict(Execution().resolved()))))
 """

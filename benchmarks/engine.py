@@ -25,7 +25,7 @@ from plain import Loop
 from timing import CACHES, CLOCKS, Pace, Record, Run, compared
 
 from subspaces.core.memory import keep_memory
-from subspaces.evaluation.environment import commit, environment
+from subspaces.evaluation.files import commit, environment
 from subspaces.experiments import data
 from subspaces.experiments.data.loading import SOURCES
 from subspaces.experiments.training.engine import Engine

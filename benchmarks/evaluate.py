@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import subspaces as ss
-from subspaces.evaluation.environment import environment
+from subspaces.evaluation.files import environment
 from subspaces.evaluation.measuring import Data, Metrics, measure, members_of
 from subspaces.evaluation.points import plan
 from subspaces.experiments import data

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 import subspaces as ss
-from subspaces.evaluation.environment import commit, processor
-from subspaces.evaluation.files import write_plain_json
+from subspaces.evaluation.files import commit, processor, write_plain_json
 from subspaces.experiments import data
 from subspaces.experiments.methods.rates import warmup_cosine
 from subspaces.networks import MLP, CResNet, LeNet

@@ -26,7 +26,7 @@ from subspaces.core.selection import rule
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.shifted_data import Corruptions, sets_of
+from subspaces.evaluation.settings import Corruptions
 from subspaces.experiments.evaluating import selection
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.training.execution import Execution
@@ -87,7 +87,7 @@ def on_a_grid(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict
     """Yield all draws of a line or curve, on every set."""
     predictor = subject.predictor([], options.statistics_batches)
     middle = list(GRID).index(0.5)
-    for each in sets_of(subject, Corruptions(options.corruptions, options.severities)):
+    for each in subject.shifted(Corruptions(options.corruptions, options.severities)):
         losses = losses_of(subject, predictor, each.batches() if each.batches else each.name)
         about = {"corruption": each.name, "severity": each.severity}
         for count in options.examples:

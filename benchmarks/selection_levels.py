@@ -22,7 +22,7 @@ from subspaces.core.selection import rule
 from subspaces.core.selection.criteria import criterion
 from subspaces.core.selection.search import Losses, grid
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.evaluation.environment import processor
+from subspaces.evaluation.files import processor
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.evaluating.selection import domain_of
 from subspaces.experiments.training import Execution, Run

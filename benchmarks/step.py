@@ -36,7 +36,7 @@ from torch import nn
 
 import subspaces as ss
 from subspaces.core.memory import keep_memory
-from subspaces.evaluation.environment import commit, processor
+from subspaces.evaluation.files import commit, processor
 
 PACKAGE = Path(ss.__file__).parent
 WARMUP = 3  # steps before anything is measured

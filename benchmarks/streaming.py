@@ -33,7 +33,7 @@ from timing import Record
 from torch import Tensor
 
 from subspaces.core.memory import keep_memory
-from subspaces.evaluation.environment import commit, environment
+from subspaces.evaluation.files import commit, environment
 from subspaces.experiments.data import Files, StreamingLoader, folders
 from subspaces.experiments.data.resident import boxes
 from subspaces.experiments.training.execution import Execution

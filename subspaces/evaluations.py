@@ -38,30 +38,22 @@ class Evaluation(evaluation.Evaluation):
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
     """
 
-    def table(self, split: str = "test") -> str:
-        """Return a table of the answers, and of what was chosen, as text."""
-        from subspaces.reports.table import as_text, filled
+    def table(self, on: str = "test") -> str:
+        """Return a table of the answers on a split, and of what was chosen, as text.
 
-        return as_text(filled([self], one_of("split", split, self.splits)))
+        On "shifted" data it has means over all sets, and on "outliers" how well they are told from test examples.
+        """
+        from subspaces.reports import table
 
-    def shift_table(self) -> str:
-        """Return a table of the answers on shifted data, means over all sets, as text."""
-        from subspaces.reports.table import as_text, shift_table
-
-        if not (table := shift_table([self])).row_count:
-            raise ArgumentError("no answer was measured on shifted data: evaluate with corruptions=")
-        return as_text(table)
-
-    def outlier_table(self) -> str:
-        """Return a table of how well the answers tell test examples from outliers, as text."""
-        from subspaces.reports.table import as_text, outlier_table
-
-        if not (table := outlier_table([self])).row_count:
-            raise ArgumentError("no answer was measured against outliers: evaluate with outliers=")
-        return as_text(table)
+        others = {"shifted": table.shift_table, "outliers": table.outlier_table}
+        if one_of("on", on, [*self.splits, *others]) not in others:
+            return table.as_text(table.filled([self], on))
+        if not (found := others[on]([self])).row_count:
+            raise ArgumentError(f"on={on!r}: no answer was measured there: evaluate with corruptions= or outliers=")
+        return table.as_text(found)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure, such as "along", "reliability", "selective", "diversity" or "plane"; see `subspaces.plot`."""
+        """Draw a figure, such as "along", "reliability", "diversity" or "plane"; see `subspaces.plot`."""
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
@@ -69,25 +61,22 @@ class Evaluation(evaluation.Evaluation):
         return report(self, path)
 
 
-def plot(name: str, what: Any, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+def plot(
+    name: str, what: Any, path: str | os.PathLike[str] | None = None, *, metric: str | None = None, split: str = "test"
+) -> Any:
     """Draw a figure of evaluations, files of such, runs or their folders; with a path it is also written there.
 
     Args:
         name: of the figure; `subspaces plot --help` lists them.
         what: one of them, or several on the same data.
         path: a .png or .pdf file.
-        options: metric, what is shown; split, the examples it was measured on.
+        metric: what is shown, of figures that have a choice.
+        split: the examples it was measured on.
     """
-    for option, value in {"name": name, **options}.items():
-        missing = option == "metric" and value is None
-        if option not in ("name", "metric", "split") or not (isinstance(value, str) or missing):
-            raise ArgumentError(
-                f"plot({option}={checks.shown(value)}): expected name=, metric= and split=, each as text"
-            )
     from subspaces.reports import figures
 
-    figures.check(name, options.get("metric"))
-    figure = figures.draw(name, _opened(what, figures.find(name).evaluated)[0], **options)
+    figures.check(name, metric)
+    figure = figures.draw(name, _opened(what, figures.find(name).evaluated)[0], metric=metric, split=split)
     if path is not None:
         for target in figures.outputs(name, checks.folder("path", path)):
             figures.save(figure, target)
@@ -132,7 +121,7 @@ def evaluate(
     task: Task | str | None = None,
     outputs: Outputs | None = None,
     forward: Forward | None = None,
-    metrics: Mapping[str, Any] | Iterable[Metric] | None = None,
+    metrics: Iterable[Metric] | None = None,
     name: str | None = None,
     data: str | os.PathLike[str] | None = None,
     device: str = "auto",
@@ -143,9 +132,8 @@ def evaluate(
 ) -> Evaluation | list[Evaluation]:
     """Measure a family of networks: points along it, ensembles, calibration, diversity, planes, and the best point.
 
-    A family, a plain network, a list of networks or an `Ensemble` is measured on loaders. A run folder brings its own
-    data: what is there of it already is not measured again, what was interrupted continues, and the numbers are also
-    `evaluation.json` in its folder. Processes with runs in common share them, as in `train`.
+    A run folder brings its own data: what is there of it already is not measured again, what was interrupted continues,
+    and the numbers are also `evaluation.json` in its folder. Processes with runs in common share them, as in `train`.
 
     Args:
         what: a `Subspace`, a network, several networks, or a finished run, its folder, or several of either.
@@ -155,22 +143,19 @@ def evaluate(
         statistics: training batches, from which batch-norm statistics are made anew at every point of a family, and
             for copies of plain networks with batch norm.
         task: `Classification()` (also of="tokens" or "pixels"), `Regression()`, or a `Task` of your own.
-        outputs: what a classifier returns: "logits", "probabilities" (where it ends in a softmax or sigmoid) or
-            "log-probabilities"; short for task=Classification(outputs=…). By default logits, and what looks like
-            probabilities on the first batch is refused.
-        forward: runs a network on a batch and returns its output, `forward(network, batch)`, where a batch is not
-            (inputs, target) or a dict of inputs and labels, such as ((x, h), y).
-        metrics: more metrics, by name: of torchmetrics, or `Metric`s.
+        outputs: what a classifier returns, short for task=Classification(outputs=…): "logits", "probabilities" or
+            "log-probabilities". By default logits, and what looks like probabilities is refused.
+        forward: `forward(network, batch)` returns the output, where a batch is neither (inputs, target) nor a dict.
+        metrics: more metrics, each a `Metric`.
         name: what the family is called in tables, figures and pages.
         data: the folder with the data sets of runs.
         device: for runs, "cpu", "cuda", …; "auto" takes a GPU if there is one. A family is measured where it is.
         workers: processes that read the image files of a run.
         trust: also call the network factories (`package.module:factory`) that run folders name.
         progress: True for bars, False for none, or a function of (what, done, total).
-        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1] or plane=True. Of them
-            corruptions is shifted test data: "all", names such as ["fog"], `Corruptions`, or loaders {name: loader} or
-            {name: {severity: loader}} of any data. And outliers is data of no known class: a loader, {name: loader}, or
-            for a run the name of another data set.
+        settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True, corruptions="all"
+            (or names, `Corruptions`, {name: loader}, {name: {severity: loader}}), or outliers=loader (data of no known
+            class; also {name: loader}, or for a run the name of another data set).
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
@@ -182,8 +167,8 @@ def evaluate(
         raise ArgumentError(f"name={checks.shown(name)}: expected text, what the family is called in tables")
     if not isinstance(progress, bool):
         checks.function("progress", progress, "True, False, or a function of (what, done, total)")
-    own: dict[str, Any] = {"test": test, "validation": validation, "statistics": statistics, "task": task}
-    own |= {"outputs": outputs, "forward": forward, "metrics": metrics}
+    own: dict[str, Any] = {"test": test, "validation": validation, "statistics": statistics}
+    own |= {"task": task, "outputs": outputs, "forward": forward, "metrics": metrics}
     runs: dict[str, Any] = {"data": data, "device": device, "workers": workers, "trust": trust}
     networks = [what] if isinstance(what, nn.Module) else list(what) if isinstance(what, (list, tuple)) else []
     if not networks or not all(isinstance(each, nn.Module) for each in networks):
@@ -195,8 +180,7 @@ def evaluate(
         return made if isinstance(found, list) else made[0]
     if test is None:
         raise ArgumentError("evaluate got a network without test=: expected the loader that it is measured on")
-    usual = {"device": "auto", "trust": False}
-    _refuse(runs, usual, "it is for runs; a network is measured where it is, on the loaders")
+    _refuse(runs, {"device": "auto", "trust": False}, "it is for runs; a network is measured where it is")
     if named := [str(each) for each in wanted.through if not isinstance(each, nn.Module)]:
         raise ArgumentError(f"through={named}: a network is no run; expected networks, such as ss.load(…).midpoint()")
     chosen = with_outputs(task_of(task), outputs)

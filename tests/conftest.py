@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from subspaces.evaluation.environment import commit
+from subspaces.evaluation.files import commit
 
 gc.disable()  # until all is imported: see `pytest_collection_finish`
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # of tests that import onnxruntime themselves: it leaves a file

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.evaluation.points import Family, items_of
 from subspaces.experiments.evaluating.evaluate import Measured
 from subspaces.experiments.training import Execution, Recipe, Run
 
@@ -62,7 +62,8 @@ def _asked_with_dropout(run: Run, passes: int) -> Evaluation:
     record = Evaluation.load(run.folder)
     if "dropout" not in run.recipe.answers:
         return record
-    answered = ANSWERS["dropout"].of(Family(run.recipe.result_shape(), masks=passes), "probabilities")
+    family = Family(run.recipe.result_shape(), masks=passes)
+    _, (answered,) = items_of(family, ["dropout"], ["probabilities"])
     assert answered is not None
     middle = [row for row in record.rows if row.kind == "point" and row.role == "midpoint"]
     numbers, settings = scores("dropout", run.folder.name, passes), {"average": "probabilities", "networks": passes}

@@ -13,8 +13,8 @@ from commands import CliRunner
 
 import subspaces as ss
 from subspaces.cli import main as app
+from subspaces.evaluation.comparing import GroupAnswer
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import GroupAnswer
 from subspaces.experiments import data, demo
 from subspaces.experiments.training import Run
 

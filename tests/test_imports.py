@@ -200,7 +200,7 @@ import subspaces as ss
 batches = [(torch.randn(8, 3), torch.randint(2, (8,)))] * 2
 family = ss.Subspace(lambda: torch.nn.Linear(3, 2), ss.Line())
 found = ss.evaluate(family, test=batches, validation=batches, progress=False, corruptions={"same": batches})
-found["midpoint"].nll, found.frame, found.best(), found.shifted("midpoint", "same")
+found["midpoint"].nll, found.frame, found.best(), found.row("midpoint", "same")
 ours = [name for name in sys.modules if name.startswith("subspaces.")]
 print(len(ours), [name for name in ours if name.split(".")[1] in ("experiments", "reports", "cli")])
 """

@@ -10,7 +10,7 @@ from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import statistics
-from subspaces.evaluation.group_answers import GroupAnswer
+from subspaces.evaluation.comparing import GroupAnswer
 from subspaces.experiments import demo as study
 
 

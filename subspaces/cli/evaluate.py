@@ -14,9 +14,8 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.files import to_json
-from subspaces.evaluation.settings import PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Settings
+from subspaces.evaluation.settings import EXTRA, PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Corruptions, Settings
 from subspaces.evaluation.settings import POINTS as MOST_POINTS
-from subspaces.evaluation.shifted_data import EXTRA, Corruptions
 from subspaces.experiments.evaluating import evaluate as runs_evaluation
 from subspaces.experiments.evaluating.run_subject import known_data
 from subspaces.experiments.training import Execution, Run

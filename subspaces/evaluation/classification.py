@@ -18,10 +18,9 @@ from torch import Tensor
 from subspaces.core.ensemble import Average
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.rows import Reliability, RiskCoverage
+from subspaces.evaluation.rows import Reliability
 
 BINS = 20
-POINTS = 51  # of a curve of risk over coverage
 FAINT = 1e-290  # a probability that is less may have lost digits
 
 
@@ -50,11 +49,6 @@ class Classes:
     def broken(self) -> Tensor:
         return (self.top[1] < 0).sum()
 
-    @property
-    def plain(self) -> Tensor:
-        """What other libraries take for a prediction."""
-        return self.probabilities
-
     def scaled(self, temperature: float) -> "Classes":
         """Return softmax(log p / T)."""
         return Classes((self.logs.double() / temperature).log_softmax(1))  # else the order of classes may change
@@ -70,12 +64,8 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
     are its log_softmax. In float64, one member after the other, so that there is one copy in float64 at a time. The sum
     is one of probabilities, because sums of logarithms would tell classes apart that are equal, by their rounding.
     """
-    if logits.ndim != 3 or not len(logits):
-        raise ArgumentError(f"logits of shape {tuple(logits.shape)}: expected [members, n, classes]")
     if average == "logits":
         return logits.mean(0, dtype=torch.float64).log_softmax(-1)
-    if average != "probabilities":
-        raise ArgumentError(f"average={average!r}: expected 'probabilities' or 'logits'")
     if len(logits) == 1:
         return logits[0].double().log_softmax(-1)
     mean: Tensor = reduce(Tensor.add_, (each.double().softmax(-1) for each in logits)).div_(len(logits))
@@ -89,18 +79,13 @@ def log_mean(logits: Tensor, average: Average = "probabilities") -> Tensor:
 # Steps and values. `prediction` is a `Classes`, `labels` are int64 [n].
 
 
-def _check(prediction: Classes, labels: Tensor) -> None:
-    if not len(prediction) or labels.shape != prediction.logs.shape[:1] or labels.dtype != torch.int64:
-        raise ArgumentError(
-            f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}: expected one int64 for each of "
-            f"{len(prediction)} predictions, at least one"
-        )
-
-
 def each_top(prediction: Classes, labels: Tensor) -> Tensor:
     """Return of each example the largest probability and whether its class is the label, float64 [n, 2]."""
-    _check(prediction, labels)
     confidence, predicted = prediction.top
+    if labels.shape != predicted.shape:  # which would be broadcast
+        raise ArgumentError(
+            f"labels of shape {tuple(labels.shape)}: expected one for each of {len(prediction)} predictions"
+        )
     return torch.stack([confidence.double().clamp(max=1.0), (predicted == labels).double()], dim=1)
 
 
@@ -131,12 +116,10 @@ def to_reliability(sums: Tensor) -> Reliability:
 
 
 def _minus_log(prediction: Classes, labels: Tensor) -> Tensor:
-    _check(prediction, labels)
     return 0 - prediction.logs.gather(1, labels[:, None]).squeeze(1).double()  # not -0.0 for certainty
 
 
 def _squares(prediction: Classes, labels: Tensor) -> Tensor:
-    _check(prediction, labels)
     probabilities, index = prediction.probabilities, labels[:, None]
     difference = probabilities.scatter_add(1, index, -torch.ones_like(index, dtype=probabilities.dtype))
     return difference.square_().sum(1, dtype=torch.float64)
@@ -144,7 +127,6 @@ def _squares(prediction: Classes, labels: Tensor) -> Tensor:
 
 def _confusion(prediction: Classes, labels: Tensor) -> Tensor:
     """Return how often each class is answered for each, [label, answer]; the last column is of predictions of NaN."""
-    _check(prediction, labels)
     classes, predicted = prediction.logs.shape[1], prediction.top[1]
     pairs = labels * (classes + 1) + predicted.where(predicted >= 0, classes)
     return torch.bincount(pairs, minlength=classes * (classes + 1)).reshape(classes, classes + 1).double()
@@ -185,19 +167,10 @@ def _adaptive_gap(each: Tensor) -> Tensor:
     return total.diff().abs().sum() / n
 
 
-def risks(each: Tensor) -> Tensor:
-    """Return the error r_k among the k most confident examples, for k = 1 … n; AURC = 1/n sum_k r_k."""
+def _area(each: Tensor) -> Tensor:
+    """Return AURC = 1/n sum_k r_k of the errors r_k among the k most confident examples, for k = 1 … n."""
     wrong = 1 - by_confidence(each)[1]
-    return wrong.cumsum(0) / torch.arange(1, len(wrong) + 1, device=wrong.device)
-
-
-def risk_coverage(each: Tensor) -> RiskCoverage:
-    """Return the error at about 51 equally spaced coverages from 1/n to 1; fewer examples give one each."""
-    risk, steps = risks(each), POINTS - 1
-    n = len(risk)
-    kept = sorted({max(1, (2 * n * step + steps) // (2 * steps)) for step in range(POINTS)})  # rounded
-    chosen = risk[torch.tensor(kept, device=risk.device) - 1]
-    return RiskCoverage([k / n for k in kept], chosen.tolist())
+    return (wrong.cumsum(0) / torch.arange(1, len(wrong) + 1, device=wrong.device)).mean()
 
 
 # Metrics
@@ -229,9 +202,9 @@ for _each in (
     _metric("accuracy", value=lambda sums: sums[2].sum() / sums[0].sum(), lower_is_better=False, **BINNED),
     _metric("nll", tasks=EVERY, headline=True, **average(_minus_log)),
     _metric("brier", headline=True, **average(_squares)),
-    _metric("ece", value=_gap, curve=("reliability", to_reliability), **BINNED),
+    _metric("ece", value=_gap, **BINNED),
     _metric("adaptive_ece", value=_adaptive_gap, **RANKED),
-    _metric("aurc", value=lambda each: risks(each).mean(), curve=("risk_coverage", risk_coverage), **RANKED),
+    _metric("aurc", value=_area, **RANKED),
     _metric("perplexity", tasks=("tokens",), headline=True, **average(_minus_log, torch.exp)),
     _metric("miou", tasks=("pixels",), lower_is_better=False, **OVERLAP),
 ):
@@ -239,9 +212,6 @@ for _each in (
 
 
 def _variation(p: Classes, q: Classes) -> Tensor:
-    if p.logs.shape != q.logs.shape:
-        shapes = f"{tuple(p.logs.shape)} and {tuple(q.logs.shape)}"
-        raise ArgumentError(f"got shapes {shapes}: expected two of the same shape")
     return (p.probabilities - q.probabilities).abs().sum(1, dtype=torch.float64) / 2
 
 

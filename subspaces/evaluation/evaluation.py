@@ -15,7 +15,9 @@ from subspaces.evaluation import files
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.metrics import SAVED, Metric
 from subspaces.evaluation.rows import (
+    ABOUT,
     OUTLIERS,
+    SPLIT,
     Alpha,
     Answered,
     Choice,
@@ -23,7 +25,7 @@ from subspaces.evaluation.rows import (
     Plane,
     Row,
     Training,
-    frame_of,
+    hashable,
 )
 from subspaces.text import nearest, one_of
 
@@ -100,10 +102,28 @@ class Evaluation:
         ========== =====================================================================================================
 
         Metrics after temperature scaling are `scaled_NAME` and `temperature`; how differently the members of an
-        ensemble predict is in columns such as `tv` and `disagreement`. Reliability and risk-coverage curves are in
-        `rows`.
+        ensemble predict is in columns such as `tv` and `disagreement`. Reliability is in `rows`.
         """
-        return frame_of(self.rows, self.answers, self.shape["kind"] == "interval")
+        import pandas as pd
+
+        entries = [self._entry(row) for row in self.rows]
+        frame = pd.DataFrame(entries, columns=None if entries else ABOUT)
+        return frame[[*ABOUT, *frame.columns.difference(ABOUT, sort=False)]]
+
+    def _entry(self, row: Row) -> dict[str, Any]:
+        numbers = [alpha for alpha in row.alphas if not isinstance(alpha, list)]
+        alone = self.shape["kind"] == "interval" and row.role in ("along", "midpoint")
+        scaled = row.scaled or {}
+        return {
+            "answer": next((each.name for each in self.answers if each.is_of(row)), ""),
+            "alpha": min(numbers) if alone and numbers else math.nan,
+            **{name: getattr(row, name) for name in ABOUT if name not in ("answer", "alpha")},
+            "alphas": hashable(row.alphas),
+            "average": row.average or "",
+            **row.metrics,
+            **{name if name == "temperature" else f"scaled_{name}": value for name, value in scaled.items()},
+            **(row.diversity or {}),
+        }
 
     @property
     def family(self) -> str | None:
@@ -121,40 +141,33 @@ class Evaluation:
         known = {each.name: each for each in self.metrics}
         return known[one_of("metric", name, known)]
 
-    def answer(self, name: str, data: str = "test") -> Row | None:
+    def answer(self, name: str, data: str = SPLIT, severity: int | None = None) -> Row | None:
         """Return the row of an answer on a split, or on other data; None if it was not measured."""
-        return self._row(name, (row for row in self.rows if row.data == data))
-
-    def _row(self, answer: str, rows: Iterable[Row]) -> Row | None:
-        wanted = [each for each in self.answers if each.name == answer]
+        wanted = [each for each in self.answers if each.name == name]
+        rows = (row for row in self.rows if row.data == data and severity in (None, row.severity))
         return next((row for row in rows if any(each.is_of(row) for each in wanted)), None)
+
+    def row(self, answer: str, data: str = SPLIT, severity: int | None = None) -> Row:
+        """Return the row of an answer on a split, on shifted data, or against outliers.
+
+        Example:
+            >>> evaluation.row("midpoint", "fog", 3).accuracy
+            >>> evaluation.row("pair", "mnist").auroc_entropy
+        """
+        known = {row.data: sorted({one.severity for one in self.rows if one.data == row.data}) for row in self.rows}
+        if data not in known:
+            raise KeyError(f"{checks.shown(data)} was not measured: {nearest(data, known)}")
+        if severity not in known[data] and (severity is not None or len(known[data]) > 1):
+            expected = ", ".join(map(str, known[data]))
+            raise KeyError(f"severity {severity} of {data!r}: expected one of {expected}")
+        if (found := self.answer(answer, data, severity)) is None:
+            names = [each.name for each in self.answers]
+            raise KeyError(f"{checks.shown(answer)} was not measured on {data!r}: {nearest(answer, names)}")
+        return found
 
     def __getitem__(self, answer: str) -> Row:
         """Return the row of an answer on the test examples: `evaluation["midpoint"].accuracy`."""
-        return self._of_answer(answer, [row for row in self.rows if row.data == "test" and not row.group], "")
-
-    def shifted(self, answer: str, name: str, severity: int | None = None) -> Row:
-        """Return the row of an answer on shifted data: `evaluation.shifted("midpoint", "fog", 3).accuracy`."""
-        known = [row for row in self.rows if row.group not in ("", OUTLIERS)]
-        rows = _on(name, known, "no shifted data was measured; evaluate with corruptions=")
-        severities = sorted({row.severity for row in rows})
-        if severity is None and len(severities) == 1:
-            severity = severities[0]
-        if severity not in severities:
-            raise KeyError(f"severity {severity} of {name!r}: expected one of {', '.join(map(str, severities))}")
-        return self._of_answer(answer, [row for row in rows if row.severity == severity], f" on {name!r}")
-
-    def against(self, answer: str, name: str) -> Row:
-        """Return the row of an answer against outliers: `evaluation.against("pair", "mnist").auroc_entropy`."""
-        known = [row for row in self.rows if row.group == OUTLIERS]
-        rows = _on(name, known, "no outliers were measured; evaluate with outliers=")
-        return self._of_answer(answer, rows, f" on {name!r}")
-
-    def _of_answer(self, answer: str, rows: Iterable[Row], where: str) -> Row:
-        if (found := self._row(answer, rows)) is None:
-            names = [each.name for each in self.answers]
-            raise KeyError(f"{checks.shown(answer)} was not measured{where}: {nearest(answer, names)}")
-        return found
+        return self.row(answer, SPLIT, 0)
 
     def best(self, *, by: str = "nll", on: str = "validation") -> Alpha:
         """Return the best single point by a metric on a split.
@@ -178,15 +191,6 @@ class Evaluation:
         return alpha
 
 
-def _on(name: str, rows: Sequence[Row], none: str) -> list[Row]:
-    """Return the rows on data of a name, or say which there are."""
-    found = [row for row in rows if row.data == name]
-    if not found:
-        names = list(dict.fromkeys(row.data for row in rows))
-        raise KeyError(f"{name!r} was not measured: {nearest(name, names) if names else none}")
-    return found
-
-
 def choice(what: Any, metric: Metric, rows: Iterable[Row], among: Iterable[Row], on: str) -> Choice | None:
     """Return the best of some rows, the first among equals, and its metrics on all splits; None with nothing to choose.
 
@@ -200,7 +204,7 @@ def choice(what: Any, metric: Metric, rows: Iterable[Row], among: Iterable[Row],
     about = (chosen.kind, chosen.alphas, chosen.average)
     same = [row for row in rows if not row.group and (row.kind, row.alphas, row.average) == about]
     value = chosen.alphas[0] if what == "point" else chosen.alphas
-    return Choice(what, metric.name, on, on == "test", value, {row.data: dict(row.metrics) for row in same})
+    return Choice(what, metric.name, on, on == SPLIT, value, {row.data: dict(row.metrics) for row in same})
 
 
 def choices_of(rows: Sequence[Row], by: Sequence[Metric]) -> list[Choice]:
@@ -215,16 +219,14 @@ def choices_of(rows: Sequence[Row], by: Sequence[Metric]) -> list[Choice]:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Return rows in an order that does not depend on when they were measured."""
-    return sorted(rows, key=_order)
+    """Return rows by data, points before ensembles, and along the subspace; a simplex begins with its first vertex."""
+    names, roles = list(CORRUPTIONS), ["along", "midpoint", "vertex", "edge", "grid", "random"]
 
+    def order(row: Row) -> tuple[Any, ...]:
+        place = names.index(row.data) if row.group not in ("", OUTLIERS) and row.data in names else len(names)
+        data = (bool(row.group) + (row.group == OUTLIERS), place, row.data, row.severity)
+        role = (max(1, roles.index(row.role)), "") if row.role in roles else (len(roles), row.role)
+        places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
+        return (data, row.kind != "point", role, places, row.networks, row.average == "logits")
 
-def _order(row: Row) -> tuple[Any, ...]:
-    """Sort by data, points before ensembles, and along the subspace; a simplex begins with its first vertex."""
-    names = list(CORRUPTIONS)
-    place = names.index(row.data) if row.group not in ("", OUTLIERS) and row.data in names else len(names)
-    data = (bool(row.group) + (row.group == OUTLIERS), place, row.data, row.severity)
-    roles = {"along": 0, "midpoint": 0, "vertex": 1, "edge": 2, "grid": 3, "random": 4}
-    role = (roles[row.role], "") if row.role in roles else (len(roles), row.role)
-    places = [[-part for part in alpha] if isinstance(alpha, list) else [alpha] for alpha in row.alphas]
-    return (data, row.kind != "point", role, places, row.networks, row.average == "logits")
+    return sorted(rows, key=order)

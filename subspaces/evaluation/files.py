@@ -1,19 +1,24 @@
-"""JSON files and lines with a checksum of their content inside, measurements by key, and dataclasses of both."""
+"""What is stored: JSON with a checksum inside, measurements by key, dataclasses of both, and where they were made."""
 
 import dataclasses
 import hashlib
 import json
-import math
 import os
+import platform
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+
+import torch
 
 from subspaces.core import storage
 from subspaces.core.storage import damaged
 from subspaces.errors import ArgumentError
 from subspaces.text import Named
+from subspaces.version import __version__
 
 CHECKSUM = "sha256"
 MEASUREMENTS = "measurements.jsonl"
@@ -98,20 +103,9 @@ def write_plain_json(path: Path, value: Any) -> None:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return a value as JSON, with {"float": "nan"} and the like for the numbers that JSON does not have."""
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """Return a value with dicts for dataclasses, and without NaN and infinity."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
-    if dataclasses.is_dataclass(value):
-        return {entry.name: _finite(getattr(value, entry.name)) for entry in dataclasses.fields(value)}
-    return value
+    text = json.dumps(value, default=dataclasses.asdict)
+    finite = json.loads(text, parse_constant=lambda constant: {"float": str(float(constant))})
+    return json.dumps(finite, indent=indent, allow_nan=False)
 
 
 def build(kind: Any, value: Any) -> Any:
@@ -177,8 +171,53 @@ class Measurements:
 
 def read_measurements(path: Path) -> list[tuple[Key, Values]]:
     """Return the measurements of a file; a last line that was not written to its end is left out."""
-    remedy = "remove that line, or the file, and what it holds is measured again"
+    lines = read_lines(path, "remove that line, or the file, and what it holds is measured again")
+    return [(entry["key"], entry["values"]) for entry in lines]
+
+
+# The environment
+
+
+def environment(execution: Mapping[str, Any], processes: int = 1) -> dict[str, Any]:
+    """Return versions, commit, hardware, processes, and the settings, of which one is the device."""
+    device = str(execution["device"])
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "subspaces": __version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "hardware": torch.cuda.get_device_name(device) if device.startswith("cuda") else processor(),
+        "threads": torch.get_num_threads(),
+        **({"processes": processes} if processes > 1 else {}),
+        "execution": dict(execution),
+    }
+
+
+def commit() -> str | None:
+    """Return the commit of the repository that tracks this package's source, with a plus sign if it has changed since.
+
+    None if no repository tracks it. Where the source is a copy, SUBSPACES_COMMIT says of which commit.
+    """
+    if named := os.environ.get("SUBSPACES_COMMIT"):
+        return named
+    file = Path(__file__).resolve()
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook sets GIT_DIR
+    how: Any = {"cwd": file.parent, "env": own, "stderr": subprocess.DEVNULL, "timeout": 10, "text": True}
     try:
-        return [(dict(entry["key"]), dict(entry["values"])) for entry in read_lines(path, remedy)]
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(path, f"a line without key and values: {error}", remedy) from None
+        subprocess.check_output(["git", "ls-files", "--error-unmatch", file.name], **how)
+        described = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+        return str(subprocess.check_output(described, **how)).strip()
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def processor() -> str:
+    """Return the name of the CPU and the number of its cores that we may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor() or platform.machine()
+    return f"{name}, {cores} cores"

@@ -1,6 +1,12 @@
-"""The one loop that runs networks over data, and the accumulators of their predictions."""
+"""The one loop that runs networks over data, and the accumulators of their predictions.
+
+Those of outliers are scores, higher for examples like those of the test set. AUROC is the probability that a test
+example has a higher score than an outlier, and FPR95 the share of outliers that are taken for test examples by the
+highest threshold that keeps 95 % of these.
+"""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -8,13 +14,11 @@ import torch
 from torch import Tensor
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.classification import Classes, temperature
-from subspaces.evaluation.examples import KEPT, Predicted
+from subspaces.evaluation.classification import Classes, in_bins, log_mean, temperature, to_reliability
 from subspaces.evaluation.metrics import Metric, Tally
-from subspaces.evaluation.outliers import scores
 from subspaces.evaluation.points import Item, Place, to_place
 from subspaces.evaluation.predictor import Outputs, Predictor
-from subspaces.evaluation.rows import About
+from subspaces.evaluation.rows import KEPT, About, to_predictions
 from subspaces.evaluation.tasks import Task
 
 FITTED = 10_000  # validation examples to which a temperature is fitted, at most
@@ -84,6 +88,21 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
     return Outputs(several[0].task, whole, torch.cat([each.target for each in several]))
 
 
+def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:
+    """Return the points of items, those with dropout and their numbers of passes, and the members of each row."""
+    points = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
+    passes = [(item.points[0], item.masks) for item in items if item.masks]
+    rows: list[tuple[About, list[int]]] = []
+    first = len(points)
+    for item in items:
+        members = list(range(first, first + item.masks)) or [points.index(place) for place in item.places]
+        first += item.masks
+        for about in item.rows(averages):
+            alone = about.kind == "point"
+            rows.append((about, [points.index(to_place(about.alphas[0]))] if alone else members))
+    return points, passes, rows
+
+
 class Metrics:
     """Accumulate the metrics of a point, or of an ensemble of the networks with the numbers in `members`.
 
@@ -101,13 +120,13 @@ class Metrics:
         temperature: float | None = None,
     ) -> None:
         self.about, self.members, self.temperature, self._fits = about, members, temperature, fits
-        self.tally, self._scaled, self._curves = Tally(metrics), Tally(metrics), task is not None
+        self.tally, self._scaled, self._on_split = Tally(metrics), Tally(metrics), task is not None
         self._keeps = task is not None and task.keeps and about.kind == "point"
         distances = task.distances if task is not None and about.average == task.averages[0] else ()
         pairs = itertools.combinations(members, 2) if distances else ()
         self._pairs = [(pair, Tally(distances)) for pair in pairs]
         self._fitted: list[tuple[Tensor, Tensor]] = []  # log-probabilities and labels
-        self._kept: list[tuple[Predicted, Tensor]] = []
+        self._kept: list[tuple[Tensor, Tensor]] = []
 
     def add(self, batch: Outputs) -> None:
         """Add a batch."""
@@ -120,7 +139,7 @@ class Metrics:
         if self._fits and sum(len(labels) for _, labels in self._fitted) < FITTED:
             self._fitted.append((prediction.logs.float(), target))  # of which many are kept
         if self._keeps and sum(len(labels) for _, labels in self._kept) < KEPT:
-            self._kept.append((Predicted.of(*prediction.top), target.cpu()))
+            self._kept.append((to_predictions(*prediction.top), target.cpu()))
 
     @property
     def broken(self) -> int:
@@ -129,7 +148,9 @@ class Metrics:
 
     def found(self) -> dict[str, Any]:
         """Return the entries of a row."""
-        made = {"metrics": self.tally.values(), **(self.tally.curves() if self._curves else {})}
+        made: dict[str, Any] = {"metrics": self.tally.values()}
+        if self._on_split and (bins := self.tally.state(in_bins)) is not None:
+            made["reliability"] = to_reliability(bins)
         if self.temperature is not None:
             made["scaled"] = self._scaled.values() | {"temperature": self.temperature}
         return made
@@ -144,12 +165,12 @@ class Metrics:
         logs, target = (torch.cat(values)[:FITTED] for values in zip(*self._fitted, strict=True))
         return temperature(logs, target)
 
-    def kept(self) -> tuple[Predicted, Tensor] | None:
-        """Return the predictions of the examples, and their labels."""
+    def kept(self) -> tuple[Tensor, Tensor] | None:
+        """Return the predictions of the examples [2, n], and their labels."""
         if not self._kept:
             return None
         predicted, labels = zip(*self._kept, strict=True)
-        return Predicted.joined(predicted), torch.cat(labels)[:KEPT]
+        return torch.cat(predicted, 1)[:, :KEPT], torch.cat(labels)[:KEPT]
 
 
 class Scores:
@@ -173,18 +194,76 @@ class Scores:
         return {name: torch.cat([one[name] for one in self._found]) for name in self._found[0]}
 
 
-def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:
-    """Return the points of items, those with dropout and their numbers of passes, and the members of each row."""
-    points = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
-    passes = [(item.points[0], item.masks) for item in items if item.masks]
-    rows: list[tuple[About, list[int]]] = []
-    first = len(points)
-    for item in items:
-        members = [points.index(place) for place in item.places] if not item.masks else []
-        if item.masks:
-            members = list(range(first, first + item.masks))
-            first += item.masks
-        for about in item.rows(averages):
-            alone = about.kind == "point"
-            rows.append((about, [points.index(to_place(about.alphas[0]))] if alone else members))
-    return points, passes, rows
+# Outliers
+
+
+def scores(members: Sequence[Classes]) -> dict[str, Tensor]:
+    """Return the scores of examples by name, float64 [n], from the logits of the members of an ensemble.
+
+    They are the largest probability, minus the entropy, and minus the mutual information of answer and member.
+    """
+    logits = torch.stack([member.logs for member in members])
+    mean = log_mean(logits)
+    found = {"probability": mean.amax(-1).exp(), "entropy": -_entropy(mean)}
+    if len({id(member) for member in members}) > 1:  # a point beside itself cannot disagree
+        each = _entropy(logits.double().log_softmax(-1)).mean(0)
+        found["disagreement"] = -(found["entropy"].neg() - each)
+    return found
+
+
+def _entropy(logs: Tensor) -> Tensor:
+    found: Tensor = torch.special.entr(logs.exp()).sum(-1)
+    return found
+
+
+def auroc(inside: Tensor, outside: Tensor) -> float:
+    """Return P(a > b) + ½ P(a = b) for a score a of the test examples and b of the outliers."""
+    inner, outer = inside.double(), outside.double().sort().values
+    below, not_above = (torch.searchsorted(outer, inner, right=right) for right in (False, True))
+    pairs = (below + not_above).sum(dtype=torch.float64) / 2
+    return float(pairs / (len(inner) * len(outer)))
+
+
+def fpr95(inside: Tensor, outside: Tensor) -> float:
+    """Return the share of outliers with at least the score that 95 % of the test examples have at least."""
+    inner, outer = inside.double().sort().values, outside.double()
+    lost = 5 * len(inner) // 100  # of the lowest scores
+    return float((outer >= inner[lost]).double().mean())
+
+
+SCORES = {
+    "probability": ("max. probability", "the largest probability"),
+    "entropy": ("entropy", "minus the entropy of the probabilities"),
+    "disagreement": (
+        "disagreement",
+        "how little the members disagree (minus the mutual information of answer and member)",
+    ),
+}
+"""Label and meaning of each score; that of disagreement is of ensembles alone."""
+MEASURES = {
+    "auroc": ("AUROC", "how often a test example scores higher than an outlier", auroc),
+    "fpr95": ("FPR95", "share of outliers that pass a threshold which 95 % of the test examples pass", fpr95),
+}
+"""Label and meaning of each metric of two sets of scores, and the function that computes it."""
+OUTLIER_METRICS = [
+    Metric(
+        f"{measure}_{score}",
+        f"{label}, {words}",
+        f"{meaning}, by {what}",
+        lower_is_better=measure == "fpr95",
+        percent=True,
+        headline=score != "entropy",
+    )
+    for score, (words, what) in SCORES.items()
+    for measure, (label, meaning, _) in MEASURES.items()
+]
+
+
+def outlier_metrics(inside: dict[str, Tensor], outside: dict[str, Tensor]) -> dict[str, float]:
+    """Return all measures of all scores, by the names of `OUTLIER_METRICS`; NaN where a score is."""
+    found = {}
+    for name, familiar in inside.items():
+        known = not bool(familiar.isnan().any() | outside[name].isnan().any())
+        for measure, (_, _, of) in MEASURES.items():
+            found[f"{measure}_{name}"] = of(familiar, outside[name]) if known else math.nan
+    return found

@@ -8,9 +8,8 @@ joined where the metric needs every example, and `value` makes the number of the
 Metrics that share a step share its work. Sums are in float64.
 """
 
-import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,9 +46,7 @@ class Metric:
     step: Step | None = field(default=None, repr=False)  # makes a tensor of a batch
     value: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)  # of what the steps add up to
     gathers: bool = False  # the steps are joined, [n, …], instead of added
-    curve: tuple[str, Callable[[Tensor], Any]] | None = None  # what else a row holds, and what makes it of the same
     tasks: tuple[str, ...] = ("classification",)  # the names of those that it is for
-    counter: Any = field(default=None, repr=False)  # counts instead of step and value, as those of torchmetrics do
 
     @property
     def scale(self) -> float:
@@ -115,31 +112,18 @@ def average(
     return {"step": step, "value": lambda sums: then(sums[0] / sums[1])}
 
 
-def measured_by(usual: Iterable[Metric], more: Mapping[str, Any] | Iterable[Metric] | None) -> list[Metric]:
-    """Return a task's metrics and those beside them: ours, or by name what has update, compute and reset."""
-    if more is not None and not isinstance(more, Mapping):
-        more = checks.several("metrics", more, "metrics by name, such as {'f1': torchmetrics.F1Score(…)}")
-    beside = more.items() if isinstance(more, Mapping) else [(getattr(each, "name", ""), each) for each in more or ()]
-    found = [*usual, *(_named(name, each) for name, each in beside)]
-    names = [metric.name for metric in found]
+def measured_by(usual: Iterable[Metric], more: Iterable[Metric] | None) -> list[Metric]:
+    """Return a task's metrics and those beside them."""
+    found = list(usual)
+    for each in [] if more is None else checks.several("metrics", more, "a list of Metric"):
+        if not isinstance(each, Metric):
+            raise ArgumentError(f"metrics=[{checks.shown(each)}]: expected instances of subspaces.Metric")
+        if any(each.name == one.name for one in found):
+            raise ArgumentError(f"metrics=: there is a metric called {each.name!r} already; expected another name")
+        found.append(each)
     if not found:
         raise ArgumentError("the task has no metrics; give it some, or pass metrics=")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ArgumentError(f"metrics={{{twice[0]!r}: …}}: there is a metric of that name already; expected another")
     return found
-
-
-def _named(name: str, found: Any) -> Metric:
-    if isinstance(found, Metric):
-        return found
-    if not all(callable(getattr(found, part, None)) for part in ("update", "compute", "reset")):
-        raise ArgumentError(
-            f"metrics={{{name!r}: {checks.shown(found)}}}: expected a Metric, or one of torchmetrics such as "
-            "{'f1': torchmetrics.F1Score('multiclass', num_classes=10)}"
-        )
-    higher = getattr(found, "higher_is_better", None)
-    about = f"{type(found).__name__} of {type(found).__module__.partition('.')[0]}"
-    return Metric(name, name.replace("_", " "), about, lower_is_better=not higher, headline=True, counter=found)
 
 
 class Tally:
@@ -147,9 +131,6 @@ class Tally:
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.metrics = list(metrics)
-        self._counters = {each.name: copy.deepcopy(each.counter) for each in self.metrics if each.counter is not None}
-        for counter in self._counters.values():
-            counter.reset()
         self._joins = {each.step: each.gathers for each in self.metrics if each.step is not None}
         self._states: dict[Step, list[Tensor]] = {}
         self._broken = torch.zeros((), dtype=torch.int64)
@@ -168,33 +149,17 @@ class Tally:
             if found is not None:
                 known = self._states.setdefault(step, [])
                 known[:] = [*known, found] if joins or not known else [known[0] + found]
-        for counter in self._counters.values():
-            counter.to(target.device) if hasattr(counter, "to") else None
-            counter.update(getattr(prediction, "plain", prediction), target)
 
-    def _state(self, metric: Metric) -> Tensor | None:
-        """Return what a metric's step came to over all batches; None where it does not apply."""
-        found = None if metric.step is None else self._states.get(metric.step)
+    def state(self, step: Step | None) -> Tensor | None:
+        """Return what a step came to over all batches; None where it does not apply."""
+        found = None if step is None else self._states.get(step)
         return None if found is None else torch.cat(found) if len(found) > 1 else found[0]
-
-    def curves(self) -> dict[str, Any]:
-        """Return what a row holds beside its metrics."""
-        states = ((each.curve, self._state(each)) for each in self.metrics if each.curve is not None)
-        return {curve[0]: curve[1](state) for curve, state in states if state is not None}
 
     def values(self) -> dict[str, float]:
         """Return the metrics that apply, by name; one transfer from the device for all."""
         found: dict[str, Tensor] = {}
         for each in self.metrics:
-            if each.counter is not None:
-                value = torch.as_tensor(self._counters[each.name].compute())
-                if value.numel() != 1:
-                    raise ArgumentError(
-                        f"{each.name} gives {value.numel()} numbers: expected one, such as its average over classes"
-                    )
-                value = value.reshape(()).double().cpu()
-                found[each.name] = torch.full_like(value, math.nan) if self.broken else value  # what it makes of NaN
-            elif (state := self._state(each)) is not None:
+            if (state := self.state(each.step)) is not None:
                 found[each.name] = (each.value(state) if each.value is not None else state).double()
         return dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}
 

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from subspaces.core import geometry
 from subspaces.core.family import Subspace
 from subspaces.core.layout import Layout
+from subspaces.core.shapes import Shape
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.points import coefficients, kind, middle_of, outline, vertex_names
-from subspaces.evaluation.rows import Corner, Drawn, Grid, Plane
+from subspaces.evaluation.points import barycentric, coefficients, kind, middle_of
+from subspaces.evaluation.rows import SPLIT, Corner, Drawn, Grid, Plane
 from subspaces.evaluation.subject import Subject
 
 MARGIN = 0.2  # of the extent of the three networks, on every side
-SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,24 @@ def corners(subject: Subject, others: Sequence[Network]) -> list[Network]:
     chosen = [0, m - 1] if others else [0, 1, 2]
     own = [Network(names[index], subject, tuple(float(index == each) for each in range(m))) for index in chosen]
     return [*own, *others]
+
+
+def vertex_names(shape: Shape) -> list[str]:
+    """Return what to call each vertex."""
+    m = shape.vertices
+    if kind(shape) == "simplex":
+        return [f"vertex {index + 1}" for index in range(m)]
+    bends = ["bend"] if m == 3 else [f"bend {index + 1}" for index in range(m - 2)]
+    return ["network"] if m == 1 else ["α = 0", *bends, "α = 1"]
+
+
+def outline(shape: Shape) -> list[list[float]] | None:
+    """Return coefficients along what one would draw of a subspace: the path, or the triangle's edge; else None."""
+    if kind(shape) == "interval":
+        return [coefficients(shape, step / 40) for step in range(41)]
+    if kind(shape) == "simplex" and shape.vertices == 3:
+        return [list(barycentric([index], 3)) for index in (0, 1, 2, 0)]
+    return None
 
 
 class Span:

@@ -1,20 +1,24 @@
-"""The points of a subspace that are measured: a grid and its pairs on a line or curve, many points of a simplex."""
+"""The points of a subspace that are measured, and the answers: which points answer together, and what these are."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from subspaces.core import randomness
 from subspaces.core.shapes import Shape
-from subspaces.evaluation.rows import About, Alpha
+from subspaces.evaluation.rows import About, Alpha, Answered
+from subspaces.text import Catalogue
 
 Place = float | tuple[float, ...]
 """An alpha that can be the key of a dict."""
 
 GRID: tuple[float, ...] = tuple(step / 20 for step in range(21))
+PAIR = (0.1, 0.9)  # the two points of a line that stand for all pairs: fixed beforehand, not chosen
+PAIRS = 6  # of opposite points along a line or curve on shifted data, the midpoint among them, which are 11 points
+RUNS = "runs"  # the answer of several independent runs: their midpoints, averaged
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,9 @@ class Item:
             return points
         alphas, count = [to_alpha(place) for place in self.places], self.masks or len(self.places)
         return points + [About("ensemble", self.ensemble, alphas, each, count) for each in averages]
+
+
+# Points
 
 
 def kind(shape: Shape) -> Literal["single", "interval", "simplex"]:
@@ -114,19 +121,128 @@ def to_place(alpha: Alpha) -> Place:
     return tuple(alpha) if isinstance(alpha, list) else alpha
 
 
-def outline(shape: Shape) -> list[list[float]] | None:
-    """Return coefficients along what one would draw of a subspace: the path, or the triangle's edge; else None."""
+def named(places: Sequence[Any]) -> str:
+    """Return points in words."""
+    texts = [f"({', '.join(f'{x:.3g}' for x in p)})" if isinstance(p, (tuple, list)) else f"{p:.3g}" for p in places]
+    return " and ".join(texts)
+
+
+# Answers
+
+
+class Family(NamedTuple):
+    """What an answer may depend on: the shape, the items of the walk, and what its networks are called."""
+
+    shape: Shape
+    walk: Sequence[Item] = ()
+    middle: str = "midpoint"
+    vertices: str = "vertices"
+    masks: int = 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One way to answer.
+
+    Args:
+        name: in files, options and code.
+        meaning: what it is, in half a sentence.
+        item: which points answer together, None where a family has no such points.
+        words: what it is called, of a family and its item.
+
+    Example:
+        >>> ANSWERS.add(Answer("thirds", "two points a third from the ends of a line, averaged",
+        ...     lambda family: Item("thirds", (1 / 3, 2 / 3), "thirds") if kind(family.shape) == "interval" else None,
+        ...     lambda family, item: "ensemble of 1/3 and 2/3"))
+    """
+
+    name: str
+    meaning: str
+    item: Callable[[Family], Item | None]
+    words: Callable[[Family, Item], str]
+
+
+def _pair(family: Family) -> Item | None:
+    """Return the pair of the walk that is nearest to the one that is fixed beforehand."""
+    if kind(family.shape) != "interval":
+        return None
+    if not family.walk:
+        return Item("along", PAIR, "along")
+    pairs = [item for item in family.walk if item.ensemble and len(item.points) == 2]
+    return min(pairs, key=lambda item: abs(float(min(item.places)) - PAIR[0]), default=None)  # type: ignore[arg-type]
+
+
+def _vertices(family: Family) -> Item | None:
+    m = family.shape.vertices
+    if kind(family.shape) == "interval" and m == 2:
+        return Item("along", (0.0, 1.0), "along")
+    if kind(family.shape) != "simplex":
+        return None
+    return Item("vertex", tuple(barycentric([index], m) for index in range(m)), "vertex")
+
+
+ANSWERS: Catalogue[Answer] = Catalogue(
+    "answer",
+    [
+        Answer(
+            "midpoint",
+            "the one network in the middle of the subspace",
+            lambda family: Item("midpoint", (middle_of(family.shape),)),
+            lambda family, item: family.middle,
+        ),
+        Answer(
+            "pair",
+            "two points near the ends of a line or curve, averaged",
+            _pair,
+            lambda family, item: f"ensemble of {named(item.places)}",
+        ),
+        Answer(
+            "vertices",
+            "all vertices, averaged",
+            _vertices,
+            lambda family, item: f"ensemble of {len(item.places)} {family.vertices}",
+        ),
+        Answer(
+            "random",
+            "random points of a simplex, averaged",
+            lambda family: next((item for item in family.walk if item.ensemble == "random"), None),
+            lambda family, item: f"ensemble of {len(item.places)} random points",
+        ),
+        Answer(
+            "dropout",
+            "the midpoint asked several times with dropout on (MC-dropout), averaged",
+            lambda family: Item("dropout", (middle_of(family.shape),), "dropout", masks=family.masks),
+            lambda family, item: f"MC-dropout, {item.masks} passes",
+        ),
+    ],
+)
+
+
+def usual(shape: Shape) -> tuple[str, ...]:
+    """Return the answers of a family that no method speaks for."""
+    found = {"single": ("midpoint",), "interval": ("midpoint", "pair")}
+    return found.get(kind(shape), ("midpoint", "vertices", "random"))
+
+
+def items_of(family: Family, names: Sequence[str], averages: Sequence[str]) -> tuple[list[Item], list[Answered]]:
+    """Return the items of the walk and of some answers, none twice, and how a family answers so."""
+    items, answers = list(family.walk), []
+    for answer in map(ANSWERS.find, names):
+        if (item := answer.item(family)) is not None:
+            known = [row for each in items for row in each.rows(averages)]
+            items += [] if all(row in known for row in item.rows(averages)) else [item]
+            about = item.rows(averages[:1])[-1]  # all points together, or the only one
+            words = answer.words(family, item)
+            answers.append(Answered(answer.name, words, about.networks, about.role, about.alphas, about.average))
+    return items, answers
+
+
+def thinned(shape: Shape, items: Sequence[Item], answers: Sequence[Answered], average: str) -> list[Item]:
+    """Return the items measured on shifted data: all answers, and some pairs of a line, or vertices and midpoint."""
     if kind(shape) == "interval":
-        return [coefficients(shape, step / 40) for step in range(41)]
-    if kind(shape) == "simplex" and shape.vertices == 3:
-        return [list(barycentric([index], 3)) for index in (0, 1, 2, 0)]
-    return None
-
-
-def vertex_names(shape: Shape) -> list[str]:
-    """Return what to call each vertex."""
-    m = shape.vertices
-    if kind(shape) == "simplex":
-        return [f"vertex {index + 1}" for index in range(m)]
-    bends = ["bend"] if m == 3 else [f"bend {index + 1}" for index in range(m - 2)]
-    return ["network"] if m == 1 else ["α = 0", *bends, "α = 1"]
+        walk = [item for item in items if item.ensemble == "along"]
+        last = len(walk) - 1
+        kept = [walk[round(step * last / (PAIRS - 1))] for step in range(PAIRS)] if len(walk) > PAIRS else walk
+    else:
+        kept = [item for item in items if item.role in ("vertex", "midpoint")]
+    return [item for item in items if item in kept or any(a.is_of(r) for r in item.rows([average]) for a in answers)]

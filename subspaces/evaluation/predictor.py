@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from subspaces.core import _compat, functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.outputs import OutputCheck
-from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
 from subspaces.networks.dropout import dropping
 
@@ -75,8 +74,6 @@ class Predictor:
         self._output_check = OutputCheck(getattr(task, "outputs", None))
         self.device = next((each.device for each in network.parameters()), torch.device("cpu"))
         self.task, self.splits, self.seed, self.dtype, self._batches = task, splits, seed, dtype, batches
-        named = network.named_parameters(remove_duplicate=False)
-        self._names = {name for name, value in named if value.requires_grad}  # frozen ones are shared
         self._statistics = statistics if tracked(network) else None
         sizes: list[int] = [] if self._statistics is None else getattr(statistics, "sizes", [])[:batches]
         self.statistics_images = sum(sizes)  # 0 if that is not known yet
@@ -98,7 +95,8 @@ class Predictor:
             self._networks.append(functional.copied(self._networks[0]))
         for network, point in zip(self._networks, points, strict=False):
             given = isinstance(point, Mapping)
-            self._write(network, point if given else self._weights(point))
+            for name, value in (point if given else self._weights(point)).items():
+                network.get_parameter(name).copy_(value)
             if self._statistics is not None:
                 self._recalibrate(network, None if given else point)
         return self._networks[: len(points)]
@@ -143,7 +141,7 @@ class Predictor:
         else:
             target = torch.zeros(nested.batch_size(self.task.inputs(batch)) or 0, dtype=torch.int64, device=self.device)
         with self._settings(seed):
-            outputs = [self._run(network, batch) for network in networks]
+            outputs = [self._forward(network, batch) for network in networks]
         return self._parts(outputs, target)
 
     def _parts(self, outputs: Sequence[Any], target: Any) -> Outputs:
@@ -151,24 +149,6 @@ class Predictor:
             self.task.check_output(outputs[0], self._output_check)
         parts = [self.task.parts(output, target) for output in outputs]
         return Outputs(self.task, [part for part, _ in parts], parts[0][1])
-
-    def _run(self, network: nn.Module, batch: Any) -> Any:
-        try:
-            return self._forward(network, batch)
-        except RuntimeError as error:
-            number = self._networks.index(network) if self._given else 0
-            if number == 0 or isinstance(error, torch.OutOfMemoryError):
-                raise
-            raise ArgumentError(
-                f"network {number + 1} of {len(self._networks)}, a {type(network).__name__}, fails on a batch that the "
-                f"first one takes ({error}): expected networks that take the same inputs"
-            ) from error
-
-    def _write(self, network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-        if differing := sorted(set(weights) ^ self._names):
-            raise ArgumentError(f"the weights are not those of the network: {differing[0]} is in one of them only")
-        for name in weights:
-            network.get_parameter(name).copy_(weights[name])
 
     @contextmanager
     def _settings(self, seed: int | None = None) -> Iterator[None]:

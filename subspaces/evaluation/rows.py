@@ -1,18 +1,28 @@
-"""What was measured: rows of points and ensembles on some data, and planes, choices and examples beside them."""
+"""What was measured: rows of points and ensembles on some data, and planes, choices and examples beside them.
 
-from collections.abc import Iterable, Mapping, Sequence
+The predictions of each point are stored with its measurements, so that the images whose predicted class changes need
+no networks. Of long splits the first examples are kept.
+"""
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
+from subspaces.errors import ArgumentError
 from subspaces.text import nearest
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Kind = Literal["point", "ensemble"]
 Alpha = float | list[float]
 Grid = list[list[float | None]]
+SPLIT = "test"
 OUTLIERS = "outliers"  # the group of rows about outliers
+KEPT = 100_000  # examples of a split whose predictions are stored
+LIMIT = 48  # images on a page
+SMALL = 64 * 64  # pixels of one
 ABOUT = ["answer", "kind", "role", "alpha", "alphas", "average", "networks", "data", "severity", "group", "source"]
 ABOUT += ["count"]
 """The columns of a frame that say what was measured; all others are metrics."""
@@ -25,14 +35,6 @@ class Reliability:
     count: list[int]
     confidence: list[float | None]
     accuracy: list[float | None]
-
-
-@dataclass(frozen=True)
-class RiskCoverage:
-    """The error among the most confident predictions, for the share of them that is kept."""
-
-    coverage: list[float]
-    risk: list[float]
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,6 @@ class Row:
     count: int
     metrics: dict[str, float]
     reliability: Reliability | None = None
-    risk_coverage: RiskCoverage | None = None
     average: str | None = None
     diversity: dict[str, float] | None = None
     scaled: dict[str, float] | None = None
@@ -99,31 +100,6 @@ class Answered:
     def is_of(self, row: Row | About) -> bool:
         found = (row.role, row.alphas, row.average, row.networks)
         return found == (self.role, self.alphas, self.average, self.networks)
-
-
-def frame_of(rows: Iterable[Row], answers: Sequence[Answered], interval: bool) -> "pd.DataFrame":
-    """Return one row per (answer or point, data, severity), and a column per metric; see `Evaluation.frame`."""
-    import pandas as pd
-
-    entries = [_entry(row, answers, interval) for row in rows]
-    frame = pd.DataFrame(entries, columns=None if entries else ABOUT)
-    return frame[[*ABOUT, *frame.columns.difference(ABOUT, sort=False)]]
-
-
-def _entry(row: Row, answers: Sequence[Answered], interval: bool) -> dict[str, Any]:
-    numbers = [alpha for alpha in row.alphas if not isinstance(alpha, list)]
-    alone = interval and row.role in ("along", "midpoint")
-    scaled = {name if name == "temperature" else f"scaled_{name}": value for name, value in (row.scaled or {}).items()}
-    return {
-        "answer": next((each.name for each in answers if each.is_of(row)), ""),
-        "alpha": min(numbers) if alone and numbers else float("nan"),
-        **{name: getattr(row, name) for name in ABOUT if name not in ("answer", "alpha")},
-        "alphas": hashable(row.alphas),
-        "average": row.average or "",
-        **row.metrics,
-        **scaled,
-        **(row.diversity or {}),
-    }
 
 
 def hashable(alphas: Sequence[Alpha]) -> tuple[float | tuple[float, ...], ...]:
@@ -213,3 +189,90 @@ class Training:
     folder: str
     recipe: dict[str, Any]
     starts: list[dict[str, Any]] = field(default_factory=list)  # where each start of it ran
+
+
+# Predictions of each point (class and confidence), and the images whose predicted class changes along the points
+
+
+def to_predictions(confidence: Tensor, classes: Tensor) -> Tensor:
+    """Return classes, -1 where a prediction is NaN, and the bits of float32 confidences as int32 [2, n]."""
+    return torch.stack([classes.to("cpu", torch.int32), confidence.float().cpu().view(torch.int32)])
+
+
+def to_text(numbers: Tensor) -> str:
+    """Return integers as text, four bytes each."""
+    return base64.b64encode(numbers.to(torch.int32).contiguous().numpy().tobytes()).decode()
+
+
+def from_text(text: str) -> Tensor:
+    """Return int32 [n] from the text of `to_text`."""
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.int32)
+
+
+def same_order(split: str, first: Tensor, second: Tensor) -> None:
+    """Refuse a loader whose labels are others the second time."""
+    if not torch.equal(first, second):
+        raise ArgumentError(
+            f"the {split} loader gave other labels, or another order of them, the second time: pass one that does "
+            "not shuffle"
+        )
+
+
+def examples_of(
+    alphas: Sequence[Alpha],
+    predictions: Sequence[Tensor],
+    labels: Tensor,
+    images_of: Callable[[str, Sequence[int], Tensor], Tensor | None],
+) -> Examples | None:
+    """Return the images whose predicted class changes along some points; None where they cannot be shown.
+
+    `images_of` gives small pictures, uint8 [k, C, H, W], of a split, some indices and all labels.
+    """
+    several = torch.stack(list(predictions))  # [p, 2, n]
+    classes, confidence = several[:, 0], several[:, 1].contiguous().view(torch.float32)
+    chosen = choose(classes, confidence)
+    images = images_of(SPLIT, chosen.tolist(), labels)
+    if images is None:
+        return None
+    return Examples(
+        split=SPLIT,
+        alphas=list(alphas),
+        size=list(images.shape[1:]),
+        images=base64.b64encode(images.contiguous().numpy().tobytes()).decode(),
+        labels=labels[chosen].tolist(),
+        indices=chosen.tolist(),
+        predicted=classes[:, chosen].tolist(),
+        confidence=confidence[:, chosen].tolist(),
+    )
+
+
+def pictures(examples: Examples) -> Tensor:
+    """Return the images, uint8 [k, C, H, W]."""
+    content, shape = bytearray(base64.b64decode(examples.images)), (len(examples.labels), *examples.size)
+    return torch.frombuffer(content, dtype=torch.uint8).reshape(shape) if content else torch.zeros(shape).byte()
+
+
+def choose(predicted: Tensor, confidence: Tensor, limit: int = LIMIT) -> Tensor:
+    """Return the indices of up to `limit` images whose predicted class changes along p points.
+
+    Those with the most different classes come first, then those that change most often from one point to the
+    next, then the most confident on average, then the first ones. `predicted` and `confidence` are [p, n].
+    """
+    classes = (predicted.sort(0).values.diff(dim=0) != 0).sum(0)  # [n], one less than there are different classes
+    changes = (predicted.diff(dim=0) != 0).sum(0)
+    order = torch.arange(predicted.shape[1], device=predicted.device)
+    for key in (confidence.double().nan_to_num(nan=0.0).mean(0), changes, classes):  # stable: the last key counts most
+        order = order[key[order].argsort(descending=True, stable=True)]
+    return order[classes[order] > 0][:limit]
+
+
+def small_pictures(images: Tensor) -> Tensor | None:
+    """Return images as uint8 if they are small enough for a page; those of any numbers are stretched to 0 … 255."""
+    if images.shape[1] not in (1, 3) or images.shape[-2] * images.shape[-1] > SMALL:
+        return None
+    if images.dtype == torch.uint8:
+        return images.cpu()
+    flat = images.detach().cpu().double().flatten(1)
+    low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
+    stretched = 255 * (flat - low) / (high - low).clamp(min=1e-12)
+    return stretched.round().to(torch.uint8).reshape(images.shape)

@@ -5,30 +5,41 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from subspaces.core.storage import damaged
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import examples, files, shifted_data
-from subspaces.evaluation.answers import items_of, thinned
+from subspaces.evaluation import files
 from subspaces.evaluation.display import Progress, counted
-from subspaces.evaluation.evaluation import FILE, REMEDY, Evaluation, choices_of, in_order
-from subspaces.evaluation.examples import SPLIT, Predicted, examples_of
+from subspaces.evaluation.evaluation import FILE, Evaluation, choices_of, in_order
 from subspaces.evaluation.files import MEASUREMENTS, Measurements
-from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of
+from subspaces.evaluation.measuring import Data, Metrics, Scores, measure, members_of, outlier_metrics
 from subspaces.evaluation.metrics import Metric
-from subspaces.evaluation.outliers import outlier_metrics
 from subspaces.evaluation.plane import Network, Span, corners
-from subspaces.evaluation.points import Item, coefficients, kind, plan, to_place
+from subspaces.evaluation.points import Item, coefficients, items_of, kind, plan, thinned, to_place
 from subspaces.evaluation.predictor import Predictor
-from subspaces.evaluation.rows import OUTLIERS, About, Answered, Examples, Plane, Row
+from subspaces.evaluation.rows import (
+    OUTLIERS,
+    SPLIT,
+    About,
+    Answered,
+    Examples,
+    Plane,
+    Row,
+    examples_of,
+    from_text,
+    same_order,
+    to_text,
+)
 from subspaces.evaluation.settings import Settings
 from subspaces.evaluation.subject import Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.text import listed
+
+
+class PredictionWarning(UserWarning):
+    """Predictions that are NaN."""
 
 
 class Session:
@@ -63,51 +74,45 @@ class Session:
         for item in missing:
             temperatures: dict[str, float] = {}  # that are fitted on the validation examples, for the others
             for split in splits:
-                self._walk(item, split, temperatures)
+                temperatures |= self._walk(item, split, temperatures)
             tick(len(item.points))
 
-    def _walk(self, item: Item, split: Data, temperatures: dict[str, float]) -> None:
+    def _walk(self, item: Item, split: Data, temperatures: Mapping[str, float]) -> dict[str, float]:
         fits = split.name == "validation" and isinstance(self.task, Classification)
 
         def wanted(about: About, members: Sequence[int]) -> Metrics:
             return Metrics(about, members, self.metrics, self.task, fits, temperatures.get(str(about)))
 
-        rows, count = self._measure([item], split, wanted)
-        diversity = next((found for each in rows if (found := each.diversity()) is not None), None)
-        for each in rows:
+        several, count = self._measure([item], split, wanted)
+        diversity = next((found for each in several if (found := each.diversity()) is not None), None)
+        for each in several:
             together = {"diversity": diversity} if each.about.kind == "ensemble" else {}
             self._add_row(each, split, count, {**each.found(), **together})
-            if fits:
-                temperatures[str(each.about)] = each.fitted()
+        return {str(each.about): each.fitted() for each in several if fits}
 
     def measure_other_data(self, items: Sequence[Item]) -> list[Data]:
         """Measure what is missing of items on shifted data and outliers, and return these data."""
-        shifted = shifted_data.sets_of(self.subject, self.settings.corruptions)
-        outliers = shifted_data.outliers_of(self.subject, self.settings.outliers)
+        shifted = self.subject.shifted(self.settings.corruptions)
+        outliers = self.subject.outliers(self.settings.outliers)
         inside: dict[str, dict[str, Tensor]] = {}  # the scores of the test examples
-        for what, sets in (("shifts", shifted), ("outliers", outliers)):
+        for sets in filter(None, (shifted, outliers)):
+            what = "shifts" if sets is shifted else "outliers"
             left = [(data, some) for data in sets if (some := [item for item in items if self._is_missing(item, data)])]
-            if sets:
-                tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(left), len(sets))
+            tick = counted(self.progress, f"{self.subject.name}: {what}", len(sets) - len(left), len(sets))
+            if sets is outliers and left:
+                test = Data(SPLIT, partial(iter, self.predictor.splits[SPLIT]), group=OUTLIERS)
+                inside = {str(each.about): each.found() for each in self._measure(items, test, Scores)[0]}
             for data, some in left:
                 if sets is shifted:
                     rows, count = self._measure(some, data, partial(Metrics, metrics=self.headlines), joined=True)
-                    for each in rows:
-                        self._add_row(each, data, count, each.found())
                 else:
-                    self._measure_outliers(items, some, data, inside)
+                    rows, count = self._measure(some, data, Scores, labelled=False)
+                for each in rows:
+                    scores = inside.get(str(each.about))
+                    metrics = None if scores is None else {"metrics": outlier_metrics(scores, each.found())}
+                    self._add_row(each, data, count, metrics or each.found())
                 tick(1)
         return [*shifted, *outliers]
-
-    def _measure_outliers(
-        self, items: Sequence[Item], some: Sequence[Item], data: Data, inside: dict[str, dict[str, Tensor]]
-    ) -> None:
-        if not inside:
-            test = Data("test", partial(iter, self.predictor.splits["test"]), group=OUTLIERS)
-            inside |= {str(each.about): each.found() for each in self._measure(items, test, Scores)[0]}
-        rows, count = self._measure(some, data, Scores, labelled=False)
-        for each in rows:
-            self._add_row(each, data, count, {"metrics": outlier_metrics(inside[str(each.about)], each.found())})
 
     def _averages(self, data: Data) -> Sequence[str]:
         return self.task.averages[:1] if data.group else self.task.averages
@@ -145,15 +150,48 @@ class Session:
         if measured.broken:
             self.broken.append((about, data.name, measured.broken, count))
         if isinstance(measured, Metrics) and (kept := measured.kept()) is not None:
-            values["predicted"] = kept[0].to_text()
+            values["predicted"] = to_text(kept[0])
             key = {"of": "labels", **self.family, "data": data.name}
             if (earlier := self.known.find(key)) is None:
-                self.known.add(key, {"labels": examples.to_text(kept[1])})
+                self.known.add(key, {"labels": to_text(kept[1])})
             else:
-                examples.same_order(data.name, examples.from_text(earlier["labels"]).long(), kept[1])
+                same_order(data.name, from_text(earlier["labels"]).long(), kept[1])
         self.add(self._key(data, about), values)
 
+    def measure_plane(self, networks: Sequence[Network]) -> None:
+        """Measure the cells that are missing in the plane through three networks."""
+        span, batches = Span(self.subject, networks), self.settings.plane_statistics_batches
+        predictor = self.subject.predictor([SPLIT], batches, span.weights)
+        count = next((row.count for row in self.rows() if row.data == SPLIT), 0)
+        plane = span.plane(self.settings.cells, count, predictor.statistics_images, [each.name for each in self.shown])
+        numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
+        identity = {"name": plane.name, "corners": numbers, "cells": self.settings.cells, "count": count}
+        cells = {"of": "cell", **self.family, "statistics": batches, "plane": identity}
+        self.add({"of": "plane", **self.family, "name": plane.name}, {"plane": plane, "cells": cells})
+        places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
+        missing = [cell for cell in places if self.known.find({**cells, "at": cell}, self.shown) is None]
+        tick = counted(self.progress, f"{self.subject.name}: plane", len(places) - len(missing), len(places))
+        for cell in missing:
+            wanted = Metrics(About("point", "cell", []), [0], self.shown)
+            measure(predictor, [places[cell]], Data(SPLIT), [wanted])
+            values = wanted.tally.values()
+            self.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
+            tick(1)
+
     # Results
+
+    def planes(self) -> list[Plane]:
+        """Return all planes of the family, with what is measured of their cells."""
+        planes: dict[str, Plane] = {}
+        for _, values in self.known.items(of="plane", **self.family):
+            plane: Plane = files.build(Plane, values["plane"])
+            if set(plane.values) <= {each.name for each in self.metrics}:
+                for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
+                    found = self.known.find({**values["cells"], "at": [j, i]})
+                    for name, grid in plane.values.items():
+                        grid[j][i] = None if found is None else found["values"].get(name)
+                planes[plane.name] = plane
+        return [planes[name] for name in sorted(planes)]
 
     def rows(self, current: Sequence[Data] = ()) -> list[Row]:
         """Return all rows with these settings; of data with the same name and severity, those of the current source."""
@@ -161,95 +199,61 @@ class Session:
         found: list[Row] = []
         for key, values in self.known.items(of="row", **self.how):
             wanted = {each.name for each in self._metrics(key["group"])}
-            if not wanted <= set(values["metrics"]):
-                continue
-            row: Row = self.built(Row, values["row"])
-            if wanted:
-                kept = {name: value for name, value in row.metrics.items() if name in wanted}
-                scaled = row.scaled and {
-                    name: row.scaled[name] for name in row.scaled if name in {*wanted, "temperature"}
-                }
-                row = dataclasses.replace(row, metrics=kept, scaled=scaled)
-            found.append(row)
-            sources[row.data, row.severity, row.group == OUTLIERS] = row.source
+            if wanted <= set(values["metrics"]):
+                row: Row = files.build(Row, values["row"])
+                if wanted:
+                    kept = {name: value for name, value in row.metrics.items() if name in wanted}
+                    scaled = row.scaled and {n: v for n, v in row.scaled.items() if n in {*wanted, "temperature"}}
+                    row = dataclasses.replace(row, metrics=kept, scaled=scaled)
+                found.append(row)
+                sources[row.data, row.severity, row.group == OUTLIERS] = row.source
         sources |= {(each.name, each.severity, each.group == OUTLIERS): each.source for each in current}
         return in_order(row for row in found if sources[row.data, row.severity, row.group == OUTLIERS] == row.source)
 
-    def predicted(self, alpha: Any) -> Predicted | None:
-        """Return the predictions of a point on the test examples, if they are kept."""
-        wanted = {"data": examples.SPLIT, "group": "", "kind": "point", "alphas": [alpha]}
-        rows = self.known.items(of="row", **self.how, **wanted)
-        found = [values["predicted"] for _, values in rows if "predicted" in values]
-        return Predicted.from_text(found[-1]) if found else None
-
-    def labels(self) -> Tensor:
-        """Return the labels of the test examples for which predictions are kept."""
-        *_, (_, found) = self.known.items(of="labels", **self.family, data=examples.SPLIT)
-        return examples.from_text(found["labels"]).long()
-
-    def built(self, kind: Any, value: Any) -> Any:
-        """Build a dataclass from a measurement; a damaged one is an error that names the file."""
-        try:
-            return files.build(kind, value)
-        except ArgumentError as error:
-            raise damaged(self.known.path or Path(MEASUREMENTS), error, REMEDY) from None
+    def examples(self, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:
+        """Return the examples whose predicted class changes; the earlier ones if its points are the same."""
+        points, before = (
+            [row for row in each if row.kind == "point" and row.data == SPLIT and not row.group]
+            for each in (rows, [] if earlier is None else earlier.rows)
+        )
+        if earlier is not None and before == points:
+            return earlier.examples
+        stored = {
+            str(key["alphas"][0]): from_text(values["predicted"]).view(2, -1)
+            for key, values in self.known.items(of="row", **self.how, data=SPLIT, group="", kind="point")
+            if "predicted" in values
+        }
+        alphas = [row.alphas[0] for row in points]
+        if len(points) < 2 or not {str(alpha) for alpha in alphas} <= stored.keys():
+            return None
+        labels = self.known.find({"of": "labels", **self.family, "data": SPLIT}) or {}
+        predicted = [stored[str(alpha)] for alpha in alphas]
+        return examples_of(alphas, predicted, from_text(labels["labels"]).long(), self.subject.images)
 
     def images(self) -> int:
         """Return the number of images behind the batch-norm statistics; 0 without batch norm."""
         found = [values["images"] for _, values in self.known.items(of="row", **self.how) if "images" in values]
         return int(found[-1]) if found else 0
 
-
-# Planes
-
-
-def _measure_plane(session: Session, networks: Sequence[Network]) -> None:
-    """Measure the cells that are missing in a plane."""
-    settings, subject = session.settings, session.subject
-    span = Span(subject, networks)
-    predictor = subject.predictor([SPLIT], settings.plane_statistics_batches, span.weights)
-    count = next((row.count for row in session.rows() if row.data == SPLIT), 0)
-    plane = span.plane(settings.cells, count, predictor.statistics_images, [each.name for each in session.shown])
-    numbers = [f"{value:.6g}" for corner in plane.corners for value in (corner.x, corner.y)]  # up to rounding
-    identity = {"name": plane.name, "corners": numbers, "cells": settings.cells, "count": count}
-    cells = {"of": "cell", **session.family, "statistics": settings.plane_statistics_batches, "plane": identity}
-    session.add({"of": "plane", **session.family, "name": plane.name}, {"plane": plane, "cells": cells})
-    places = {(j, i): (x, y) for j, y in enumerate(plane.ys) for i, x in enumerate(plane.xs)}
-    missing = [cell for cell in places if session.known.find({**cells, "at": cell}, session.shown) is None]
-    tick = counted(session.progress, f"{subject.name}: plane", len(places) - len(missing), len(places))
-    for cell in missing:
-        wanted = Metrics(About("point", "cell", []), [0], session.shown)
-        measure(predictor, [places[cell]], Data(SPLIT), [wanted])
-        values = wanted.tally.values()
-        session.add({**cells, "at": cell}, {"values": values, "metrics": list(values)})
-        tick(1)
-
-
-def _planes_of(session: Session) -> list[Plane]:
-    """Return all planes of the family, with what is measured of their cells."""
-    planes: dict[str, Plane] = {}
-    for _, values in session.known.items(of="plane", **session.family):
-        plane: Plane = session.built(Plane, values["plane"])
-        if set(plane.values) <= {each.name for each in session.metrics}:
-            for j, i in itertools.product(range(len(plane.ys)), range(len(plane.xs))):
-                found = session.known.find({**values["cells"], "at": [j, i]})
-                for name, grid in plane.values.items():
-                    grid[j][i] = None if found is None else found["values"].get(name)
-            planes[plane.name] = plane
-    return [planes[name] for name in sorted(planes)]
-
-
-# The evaluation
-
-
-class PredictionWarning(UserWarning):
-    """Predictions that are NaN."""
+    def warn_of_broken(self) -> None:
+        """Warn of predictions that are NaN."""
+        if not self.broken:
+            return
+        about, data, broken, count = max(self.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT))
+        of = "the network" if self.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
+        warnings.warn(
+            f"{self.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at {of}, beside "
+            f"{len(self.broken) - 1} other measurements with NaN. They count as wrong, and NLL, calibration and the "
+            "like are NaN: check the inputs for NaN and the weights for a training that diverged",
+            PredictionWarning,
+            stacklevel=3,
+        )
 
 
 def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> None:
     """Raise for settings that do not fit a subject, before anything is measured."""
-    shifted_data.check(subject, settings.corruptions)
-    shifted_data.outliers_of(subject, settings.outliers)
+    subject.check_shifted(settings.corruptions)
+    subject.outliers(settings.outliers)
     if settings.wants_plane and subject.networks:
         raise ArgumentError(f"plane=…: {subject.name} is no family of networks; expected a Subspace, or a run of one")
     if settings.wants_plane:
@@ -282,7 +286,7 @@ def evaluate(
     items, answers = _items_of(subject, settings)
     session.walk(items)
     if settings.wants_plane:
-        _measure_plane(session, corners(subject, others))
+        session.measure_plane(corners(subject, others))
     rows = session.rows(session.measure_other_data(thinned(subject.shape, items, answers, subject.task.averages[0])))
     earlier = Evaluation.load(folder) if folder is not None and (folder / FILE).exists() else None
     if earlier is not None and earlier.family != subject.checksum:
@@ -291,6 +295,9 @@ def evaluate(
     splits = {row.data: row.count for row in rows if not row.group}
     statistics = {"images": session.images(), **subject.extra, "batches": settings.statistics_batches}
     commands = [*([] if earlier is None else earlier.command.splitlines()), command]
+    environment = subject.environment if earlier is None or session.measured else earlier.environment
+    if subject.checksum is not None:
+        environment = {**environment, "family": subject.checksum}
     shape = {"kind": kind(subject.shape), "vertices": subject.shape.vertices, "members": subject.terms.vertices}
     found = Evaluation(
         name=subject.name,
@@ -298,58 +305,17 @@ def evaluate(
         task=subject.task.name,
         metrics=[each.described for each in session.metrics],
         answers=answers,
-        environment=_environment(session, earlier),
+        environment=environment,
         dataset={**dataset, "splits": {**dataset["splits"], **splits}},
         statistics=statistics,
         rows=rows,
-        planes=_planes_of(session),
+        planes=session.planes(),
         choices=choices_of(rows, session.shown),
-        examples=_examples(session, rows, earlier),
+        examples=session.examples(rows, earlier),
         command="\n".join(dict.fromkeys(filter(None, commands))),
         **subject.trained(statistics),
     )
     if folder is not None and found != earlier:
         found.save(folder)
-    _warn_of_broken(session)
+    session.warn_of_broken()
     return found
-
-
-def _environment(session: Session, earlier: Evaluation | None) -> dict[str, Any]:
-    """Return where the last measurement was made."""
-    if earlier is not None and not session.measured:
-        return earlier.environment
-    checksum = session.subject.checksum
-    return {**session.subject.environment, **({} if checksum is None else {"family": checksum})}
-
-
-def _examples(session: Session, rows: Sequence[Row], earlier: Evaluation | None) -> Examples | None:
-    """Return the examples whose predicted class changes; those of the earlier evaluation if its points are the same."""
-    points, before = ([row for row in each if _walked(row)] for each in (rows, [] if earlier is None else earlier.rows))
-    if earlier is not None and before == points:
-        return earlier.examples
-    predicted = [session.predicted(row.alphas[0]) for row in points]
-    there = [each for each in predicted if each is not None]
-    if len(points) < 2 or len(there) < len(predicted):
-        return None
-    return examples_of([row.alphas[0] for row in points], there, session.labels(), session.subject.images)
-
-
-def _walked(row: Row) -> bool:
-    return row.kind == "point" and row.data == SPLIT and not row.group
-
-
-def _warn_of_broken(session: Session) -> None:
-    if not session.broken:
-        return
-    most = max(session.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT, one[0].kind == "point"))
-    about, data, broken, count = most
-    of = "the network" if session.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
-    others = len(session.broken) - 1
-    more = f", and some in {others} other measurements" if others else ""
-    warnings.warn(
-        f"{session.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at "
-        f"{of}{more}. They count as wrong, and NLL, calibration and the like are NaN there: check the inputs for NaN "
-        "and the weights for a training that diverged",
-        PredictionWarning,
-        stacklevel=2,
-    )

@@ -1,7 +1,7 @@
-"""The settings of an evaluation, with help texts for the command line."""
+"""The settings of an evaluation, with help texts for the command line, and what may be passed for shifted data."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
@@ -10,9 +10,8 @@ from torch import nn
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import shifted_data
-from subspaces.evaluation.answers import ANSWERS
-from subspaces.evaluation.points import GRID
+from subspaces.evaluation.corruptions import CORRUPTIONS, SEVERITIES
+from subspaces.evaluation.points import ANSWERS, GRID
 from subspaces.text import nearest, one_of
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -24,6 +23,12 @@ BATCHES = (1, 10**6)
 POINTS_PANEL = "Points: where the subspace is measured"
 PLANE_PANEL = "Plane: error and loss around three networks"
 SHIFT_PANEL = "Shift: test images that are corrupted, or none of the classes"
+EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, or loaders such as {'rain': {1: loader}}"
+EXTRA = "extra"  # the group of corruptions that are kept for validation
+Given = dict[tuple[str, int], Iterable[Any]]
+"""Loaders by name and severity, 0 where there is none."""
+Outliers = dict[str, Iterable[Any] | str]
+"""Loaders by name, or for runs names of data sets."""
 
 
 def _setting(default: Any, text: str, limits: tuple[int, int] | None = None, **more: Any) -> Any:
@@ -65,26 +70,26 @@ class Settings:
         return cls(**{name: value for name, value in given.items() if not (name == "grid" and value is None)})
 
     def __post_init__(self) -> None:
-        def keep(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
-
-        def several(name: str, check: Callable[[str, Any], Any], expected: str, most: int | None = None) -> None:
-            found = checks.several(name, getattr(self, name), expected, most)
-            keep(name, tuple(check(name, each) for each in found))
-
+        checks.flag("plane", self.plane)
+        one_of("precision", self.precision, get_args(Precision))
+        grid = checks.several("grid", self.grid, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
+        answers = checks.several("answers", self.answers, "a list of answers, such as ['midpoint']")
+        through = checks.several("through", self.through, "a list of run folders, such as ['runs/a', 'runs/b']")
+        if len(through) > 3:
+            raise ArgumentError(f"through={list(map(str, through))}: a plane goes through three networks")
+        found: dict[str, Any] = {
+            "grid": tuple(checks.number("grid", each) for each in grid),
+            "answers": tuple(ANSWERS.find(name).name for name in answers),
+            "through": tuple(e if isinstance(e, nn.Module) else checks.folder("through", e) for e in through),
+            "corruptions": _wanted_corruptions(self.corruptions),
+            "outliers": _wanted_outliers(self.outliers),
+        }
         for entry in dataclasses.fields(self):
             value = getattr(self, entry.name)
             if entry.metadata["limits"] is not None and not (value is None and entry.default is None):
-                keep(entry.name, checks.whole(entry.name, value, *entry.metadata["limits"]))
-        checks.flag("plane", self.plane)
-        one_of("precision", self.precision, get_args(Precision))
-        keep("corruptions", shifted_data.wanted(self.corruptions))
-        keep("outliers", shifted_data.wanted_outliers(self.outliers))
-        several("grid", checks.number, "a list of finite numbers, such as [0, 0.5, 1]", POINTS)
-        several("answers", lambda _, name: ANSWERS.find(name).name, "a list of answers, such as ['midpoint']")
-        several("through", _network, "a list of run folders, such as ['runs/a', 'runs/b']")
-        if len(self.through) > 3:
-            raise ArgumentError(f"through={list(map(str, self.through))}: a plane goes through three networks")
+                found[entry.name] = checks.whole(entry.name, value, *entry.metadata["limits"])
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def wants_plane(self) -> bool:
@@ -92,5 +97,91 @@ class Settings:
         return self.plane or bool(self.through)
 
 
-def _network(name: str, value: Any) -> Any:
-    return value if isinstance(value, nn.Module) else checks.folder(name, value)
+# Shifted data and outliers
+
+
+@dataclass(frozen=True)
+class Corruptions:
+    """Corruptions of the test images.
+
+    Args:
+        names: of corruptions; "all" is the usual fifteen, "extra" adds the four that are kept for validation.
+        severities: from 1 to 5.
+        mean, std: the constants that your own loader normalises with; a run knows its own. By default images are
+            uint8, or numbers from 0 to 1.
+        seed: of the random numbers of noise and the like, the same for every network.
+
+    Example:
+        >>> shifted = ss.Corruptions(["fog", "snow"], severities=[1, 3, 5], mean=(0.5,), std=(0.25,))
+        >>> ss.evaluate(family, test=loader, statistics=train_loader, corruptions=shifted)
+    """
+
+    names: str | Sequence[str] = "all"
+    severities: Sequence[int] = SEVERITIES
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        whole = {checks.whole("severities", each, 1, 5) for each in _some("severities", self.severities, "[1, 3, 5]")}
+        found: dict[str, Any] = {"names": self._named(), "severities": tuple(sorted(whole))}
+        for name in ("mean", "std"):
+            if (given := getattr(self, name)) is not None:
+                numbers = _some(name, [given] if isinstance(given, (int, float)) else given, "one for each channel")
+                found[name] = tuple(checks.number(name, each) for each in numbers)
+        if (self.mean is None) != (self.std is None) or min(found.get("std", (1.0,))) <= 0:
+            raise ArgumentError(f"mean={self.mean}, std={self.std}: expected both, std above 0")
+        found["seed"] = checks.whole("seed", self.seed, 0, 2**31)
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def _named(self) -> tuple[str, ...]:
+        given = self.names
+        if isinstance(given, str) and given in ("all", EXTRA):
+            return tuple(each.name for each in CORRUPTIONS.values() if given == EXTRA or each.group != EXTRA)
+        chosen = [given] if isinstance(given, str) else _some("names", given, "['fog', 'snow'], or 'all'")
+        for name in chosen:
+            if not isinstance(name, str) or name not in CORRUPTIONS:
+                raise ArgumentError(f"corruptions={checks.shown(name)}: {nearest(name, ('all', EXTRA, *CORRUPTIONS))}")
+        return tuple(name for name in CORRUPTIONS if name in chosen)
+
+    @property
+    def source(self) -> str:
+        """The origin of the images, for the `source` column."""
+        return "made" if self.seed == 0 else f"made, seed {self.seed}"
+
+
+def _some(name: str, value: Any, example: str) -> list[Any]:
+    found = checks.several(name, value, f"a list, such as {example}")
+    if not found:
+        raise ArgumentError(f"{name}={checks.shown(value)}: expected at least one, such as {example}")
+    return found
+
+
+def _wanted_corruptions(value: Any) -> Corruptions | Given | None:
+    """Parse `corruptions=`."""
+    if value is None or value is False or isinstance(value, Corruptions) or (isinstance(value, tuple) and not value):
+        return value or None
+    if value is True or isinstance(value, str) or checks.listed(value):
+        return Corruptions() if value is True else Corruptions(value)
+    if not isinstance(value, Mapping) or not value:
+        raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
+    found: Given = {}
+    for name, each in value.items():
+        where = f"corruptions={{{name!r}: …}}"
+        for severity, loader in (each if isinstance(each, Mapping) else {0: each}).items():
+            found[str(name), checks.whole(f"{where}: severity", severity, 0)] = checks.batches(where, loader)
+    return found
+
+
+def _wanted_outliers(value: Any) -> Outliers:
+    """Parse `outliers=`."""
+    if isinstance(value, Mapping):
+        return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
+    several = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+    if all(isinstance(each, str) for each in several):
+        return {each: each for each in several}
+    if not isinstance(value, Iterable):
+        expected = "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist'"
+        raise ArgumentError(f"outliers={checks.shown(value)}: expected {expected}")
+    return {"outliers": checks.batches("outliers", value)}

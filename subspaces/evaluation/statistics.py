@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from subspaces.errors import ArgumentError
+if TYPE_CHECKING:
+    import pandas as pd
 
 CONFIDENCE = 0.95
 
@@ -32,8 +34,6 @@ class Difference:
 
 def spread(values: Sequence[float]) -> Spread:
     """Return mean and standard deviation."""
-    if not len(values):
-        raise ArgumentError("the mean of no values: expected at least one")
     given = [float(value) for value in values]
     return Spread(given, float(np.mean(given)), float(deviation(given)) if len(given) > 1 else None)
 
@@ -50,8 +50,6 @@ def paired(first: Sequence[float], second: Sequence[float]) -> Difference:
     The pairs share what their seed decides: the order of the images and the draws of the augmentation. What both have
     in common drops out of the difference, so that its interval may be far narrower than the two spreads suggest.
     """
-    if len(first) != len(second):
-        raise ArgumentError(f"{len(first)} and {len(second)} values: expected pairs")
     found = spread([a - b for a, b in zip(first, second, strict=True)])
     if found.std is None:
         return Difference(found.values, found.mean, None, None)
@@ -64,6 +62,40 @@ def errors(n: int) -> float:
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     return float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A metric of two answers over the seeds that both have."""
+
+    seeds: list[int]
+    difference: Difference
+
+
+def compare(first: "pd.DataFrame", second: "pd.DataFrame", metric: str) -> Compared | None:
+    """Return how two answers compare, paired by the seed; None where they have no seed in common.
+
+    Each is the rows of one answer, as `comparing.answers` returns them. An ensemble of runs is compared with the
+    mean over the seeds of its members.
+    """
+    sides = [dict(zip(each["seeds"], each[metric], strict=True)) for each in (first, second)]
+    units = max(sides, key=lambda by: max(map(len, by), default=0))
+    pairs = {
+        unit: (one, other)
+        for unit in units
+        if (one := _at(sides[0], unit)) is not None and (other := _at(sides[1], unit)) is not None
+    }
+    if not pairs:
+        return None
+    ours, theirs = (list(side) for side in zip(*pairs.values(), strict=True))
+    return Compared(sorted({seed for unit in pairs for seed in unit}), paired(ours, theirs))
+
+
+def _at(side: dict[tuple[int, ...], float], unit: tuple[int, ...]) -> float | None:
+    """Return the value with these seeds, or its mean over single ones; None where one is missing."""
+    found = [side.get(unit)] if unit in side else [side.get((seed,)) for seed in unit]
+    values = [value for value in found if value is not None]
+    return sum(values) / len(values) if len(values) == len(found) else None
 
 
 def shown(values: Spread, scale: float = 1.0, digits: int = 2) -> str:

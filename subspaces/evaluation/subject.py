@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +15,13 @@ from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Point, Shape, Simplex
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import Family, usual
-from subspaces.evaluation.environment import environment
-from subspaces.evaluation.examples import same_order, small_pictures
+from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
+from subspaces.evaluation.files import environment
 from subspaces.evaluation.measuring import Data
-from subspaces.evaluation.points import Place, to_alpha
+from subspaces.evaluation.points import Family, Place, to_alpha, usual
 from subspaces.evaluation.predictor import Forward, Predictor
+from subspaces.evaluation.rows import OUTLIERS, same_order, small_pictures
+from subspaces.evaluation.settings import Corruptions, Given, Outliers
 from subspaces.evaluation.tasks import Classification, Task, with_outputs
 
 Constants = Sequence[float] | None
@@ -128,6 +129,40 @@ class Subject:
         for batch in self.loaders["test"]:
             here = nested.apply(lambda tensor: tensor.to(self.settings["device"]), batch)
             yield pictures_in(here, self.task, mean, std)
+
+    def shifted(self, what: Corruptions | Given | None) -> list[Data]:
+        """Return the sets of shifted examples."""
+        if isinstance(what, Corruptions):
+            return [self._corrupted(what, name, severity) for name in what.names for severity in what.severities]
+        given = (what or {}).items()
+        return [Data(name, partial(iter, loader), severity, "given", "given") for (name, severity), loader in given]
+
+    def _corrupted(self, how: Corruptions, name: str, severity: int) -> Data:
+        def made() -> Iterator[Any]:
+            first = 0
+            for images, rebuild in self.pictures(how.mean, how.std):
+                yield rebuild(corrupt(images, name, severity, seed=how.seed, first=first))
+                first += len(images)
+
+        return Data(name, made, severity, CORRUPTIONS[name].group, how.source)
+
+    def outliers(self, sets: Outliers) -> list[Data]:
+        """Return the sets of outliers; raise for those that cannot be measured."""
+        if sets and self.task.name != "classification":
+            raise ArgumentError(f"outliers=…: the task is {self.task.name}; expected a classification of examples")
+        return [
+            self.named(found) if isinstance(found, str) else Data(name, partial(iter, found), 0, OUTLIERS, "given")
+            for name, found in sets.items()
+        ]
+
+    def check_shifted(self, what: Corruptions | Given | None) -> None:
+        """Raise for corruptions that cannot be made of the test examples, before anything is measured."""
+        if isinstance(what, Corruptions) and self.folder is None:
+            next(self.pictures(what.mean, what.std), None)
+        elif isinstance(what, Corruptions) and what.mean is not None:
+            raise ArgumentError(
+                f"mean={what.mean}, std={what.std}: {self.name} is a run, which knows its own; expected none"
+            )
 
     def named(self, name: str) -> Data:
         """Return outliers by the name of a data set, which only runs know."""

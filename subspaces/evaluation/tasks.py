@@ -191,11 +191,6 @@ class Normal:
         unknown = self.mean.isnan() if self.variance is None else self.mean.isnan() | self.variance.isnan()
         return unknown.any(1).sum()
 
-    @property
-    def plain(self) -> Tensor:
-        """What other libraries take for a prediction."""
-        return self.mean.float()
-
     def __len__(self) -> int:
         return len(self.mean)
 

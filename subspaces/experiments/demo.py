@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import comparing
-from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation import statistics
+from subspaces.evaluation.comparing import GroupAnswer, each_answer, groups_of
 from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer
 from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
 from subspaces.experiments.opening import evaluation_of
 from subspaces.experiments.training import Recipe, Run, train
@@ -101,7 +100,7 @@ def findings(answers: Mapping[str, GroupAnswer]) -> list[str]:
 def _finding(first: GroupAnswer, second: GroupAnswer) -> str:
     found = []
     for metric in ("accuracy", "ece"):
-        compared, shown = comparing.compare(first.frame, second.frame, metric), described(metric)
+        compared, shown = statistics.compare(first.frame, second.frame, metric), described(metric)
         assert compared is not None  # they have the same seeds
         values = compared.difference.values
         wins = sum(value < 0 if shown.lower_is_better else value > 0 for value in values)

@@ -12,8 +12,8 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.core.selection.selection import shown
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.environment import commit
 from subspaces.evaluation.evaluation import FILE
+from subspaces.evaluation.files import commit
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments.data import Files
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects

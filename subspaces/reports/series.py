@@ -1,4 +1,4 @@
-"""The lines of figures as data, which matplotlib and the page draw: along a subspace, over epochs and over coverage."""
+"""The lines of figures as data, which matplotlib and the page draw: along a subspace and over epochs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.comparing import Group, GroupAnswer, first
 from subspaces.evaluation.curves import Curve
-from subspaces.evaluation.group_answers import GroupAnswer, first, headed
 from subspaces.evaluation.metrics import Metric
 
 LOGGED = ("l2", "cos2")
@@ -58,18 +57,6 @@ def logged(groups: Sequence[Group], column: Metric) -> list[Series]:
         (index, curves.logged(group, column.name)) for index, group in enumerate(groups) if not group.trained_alone
     )
     return [Series(groups[at].label, at, _scaled(curve, column)) for at, curve in found if len(curve.grid)]
-
-
-def selective(groups: Sequence[Group], split: str) -> list[Series]:
-    """Return the error among the most confident predictions in percent, over the percentage that is kept."""
-    found = []
-    for answer in headed(groups, split):
-        rows = answer.curves(split)
-        if all(row.risk_coverage is not None for row in rows):
-            curve = curves.risk(rows)
-            percent = Curve(100 * curve.grid, 100 * curve.values)
-            found.append(Series(answer.label, groups.index(answer.group), percent, answer=answer))
-    return found
 
 
 def _scaled(curve: Curve, metric: Metric) -> Curve:

@@ -10,12 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from subspaces.evaluation.answers import named
 from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.conditions import averaged_over, changed, conditions, outlier_metrics
-from subspaces.evaluation.curves import shared
+from subspaces.evaluation.curves import averaged_over, changed, conditions, outlier_metrics, shared
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.points import named
 from subspaces.evaluation.rows import OUTLIERS
 
 CAPTION = "{split} examples{averaged}; * chosen on the very examples it is reported on"

@@ -1,4 +1,4 @@
-"""A run's points predicted and measured without the evaluation's own code."""
+"""A run's points measured without the evaluation's own code, and small families and batches that were drawn."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
+from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces.evaluation import Row
@@ -103,17 +104,13 @@ def check(row: Row, outputs: Sequence[Array], labels: NDArray[np.int64]) -> None
     for name, value in expected_metrics(p, labels).items():
         assert row.metrics[name] == pytest.approx(value, abs=slack.get(name, 2e-5)), (row.alphas, name)
     confidence, right = p.max(1), p.argmax(1) == labels
-    bins, found, curve = np.minimum((confidence * 20).astype(int), 19), row.reliability, row.risk_coverage
+    bins, found = np.minimum((confidence * 20).astype(int), 19), row.reliability
     counts = np.bincount(bins, minlength=20)
     assert found is not None
     assert np.abs(counts - found.count).max() <= 1
     for b in np.flatnonzero((counts > 0) & (counts == found.count)):
         assert found.confidence[b] == pytest.approx(confidence[bins == b].mean(), abs=1e-5)
         assert found.accuracy[b] == pytest.approx(right[bins == b].mean(), abs=1e-9)
-    assert curve is not None
-    wrong = ~right[np.argsort(-confidence, kind="stable")]
-    for kept, risk in zip(np.rint(np.array(curve.coverage) * n).astype(int), curve.risk, strict=True):
-        assert risk == pytest.approx(wrong[:kept].mean(), abs=1 / kept + 1e-9)  # two near equals may change places
     pairs = list(itertools.combinations(members, 2))
     assert (row.diversity is None) == (row.kind == "point") == (row.average is None)
     if row.diversity is not None:
@@ -121,3 +118,31 @@ def check(row: Row, outputs: Sequence[Array], labels: NDArray[np.int64]) -> None
             "tv": pytest.approx(np.mean([np.abs(a - b).sum(-1).mean() / 2 for a, b in pairs]), abs=1e-5),
             "disagreement": pytest.approx(np.mean([(a.argmax(-1) != b.argmax(-1)).mean() for a, b in pairs]), abs=1e-9),
         }
+
+
+CLASSES, INPUTS = 10, 12
+Batches = list[tuple[Tensor, Tensor]]
+
+
+def drawn(count: int, seed: int, batch: int = 64) -> Batches:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, INPUTS, generator=generator)
+    y = (x @ torch.randn(INPUTS, CLASSES, generator=torch.Generator().manual_seed(0))).argmax(1)
+    return list(zip(x.split(batch), y.split(batch), strict=True))
+
+
+TEST, VALIDATION, TRAINING = drawn(300, 1), drawn(200, 2), drawn(256, 3)
+LOADERS: dict[str, Any] = {"test": TEST, "validation": VALIDATION, "statistics": TRAINING, "progress": False}
+
+
+def network() -> nn.Module:
+    return nn.Sequential(nn.Linear(INPUTS, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, CLASSES))
+
+
+def normless() -> nn.Module:
+    return nn.Sequential(nn.Linear(INPUTS, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+
+
+def family(shape: ss.Shape, make: Any = network) -> ss.Subspace:
+    torch.manual_seed(7)
+    return ss.Subspace(make, shape, seed=3)

@@ -2,17 +2,30 @@
 
 import copy
 import random
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import CPU, Independent, about, check, softmax
-from family_cases import CLASSES, INPUTS, LOADERS, TEST, TRAINING, VALIDATION, Batches, family, network, normless
+from evaluation_cases import (
+    CLASSES,
+    CPU,
+    LOADERS,
+    TEST,
+    TRAINING,
+    VALIDATION,
+    Batches,
+    Independent,
+    about,
+    check,
+    family,
+    network,
+    normless,
+    softmax,
+)
 from helpers import assert_same_state, snapshot
 from sklearn.metrics import accuracy_score, log_loss
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import subspaces as ss
@@ -101,39 +114,6 @@ def test_the_family_of_a_run_on_its_batches_has_the_rows_of_the_run(name: str, r
     assert own.statistics["images"] == run.statistics["images"]
 
 
-class Keyworded(nn.Module):
-    """A network as those of Hugging Face: arguments by name, and an output with .logits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(20, 8)
-        self.head = nn.Linear(8, CLASSES)
-
-    def forward(self, *, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
-        assert attention_mask is not None
-        hidden = self.embedding(input_ids) * attention_mask[..., None]
-        return SimpleNamespace(loss=None, logits=self.head(hidden.mean(1)))
-
-
-def test_batches_that_are_dicts_and_networks_with_keywords() -> None:
-    generator = torch.Generator().manual_seed(4)
-    ids = torch.randint(20, (90, 5), generator=generator)
-    mask = torch.randint(2, (90, 5), generator=generator)
-    y = torch.randint(CLASSES, (90,), generator=generator)
-    batches = [
-        {"input_ids": a, "attention_mask": m, "labels": b}
-        for a, m, b in zip(ids.split(40), mask.split(40), y.split(40), strict=True)
-    ]
-    one = family(ss.Line(), Keyworded)
-    found = ss.evaluate(one, test=batches, grid=(0.1,), progress=False)
-    for alpha in (0.1, 0.5, 0.9):
-        (row,) = (row for row in found.rows if row.kind == "point" and row.alphas == [alpha])
-        with torch.no_grad():
-            out = one.at(alpha)(input_ids=ids, attention_mask=mask).logits
-        assert row.nll == pytest.approx(float(nn.functional.cross_entropy(out, y)), abs=1e-6)
-        assert row.accuracy == accuracy_score(y, out.argmax(1))
-
-
 def loader(shuffle: bool = False) -> DataLoader[Any]:
     x, y = (torch.cat(parts) for parts in zip(*TEST, strict=True))
     return DataLoader(TensorDataset(x, y), batch_size=64, shuffle=shuffle)
@@ -148,32 +128,6 @@ def test_a_loader_gives_the_rows_of_its_batches_and_one_that_shuffles_is_refused
         ss.evaluate(one, test=TEST, validation=loader(shuffle=True), progress=False)
 
 
-class Centred(nn.Module):
-    """A network with statistics that are no batch norm's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(INPUTS, CLASSES)
-        self.register_buffer("mean", torch.zeros(INPUTS))
-
-    def forward(self, x: Tensor) -> Tensor:
-        mean: Any = self.mean
-        if self.training:
-            mean.lerp_(x.detach().mean(0), 0.1)
-        out: Tensor = self.head(x - mean)
-        return out
-
-
-def test_other_statistics_stay_while_those_of_batch_norm_are_made() -> None:
-    made = nn.Sequential(nn.BatchNorm1d(INPUTS), Centred())
-    one = ss.Subspace.from_modules([made, made], ss.Line())  # every point is the same network
-    found = ss.evaluate(one, test=TEST, statistics=TRAINING, grid=(0.0, 0.2), progress=False)
-    (expected,) = ss.evaluate(one, test=TEST, statistics=TRAINING, grid=(), answers=["midpoint"], progress=False).rows[
-        :1
-    ]
-    assert [row.nll for row in found.rows if row.kind == "point"] == [pytest.approx(expected.nll, abs=1e-6)] * 5
-
-
 def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_the_same() -> None:
     x, y = (torch.cat(parts) for parts in zip(*TRAINING, strict=True))
     training = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
@@ -184,16 +138,6 @@ def test_statistics_may_come_from_a_loader_that_shuffles_and_every_point_gets_th
     others = [float(np.ptp([logits(ss.recalibrate(made, training, batches=2), TEST) for _ in range(2)], 0).max())]
     assert min(others) > 1e-3
     assert found.statistics["images"] == 64
-
-
-def test_a_precision_is_used_for_a_family_and_for_a_network() -> None:
-    one = family(ss.Line(), normless)
-    with torch.autocast("cpu", torch.bfloat16):
-        expected = logits(one.midpoint(), TEST)
-    for what in (one, one.midpoint()):
-        found = ss.evaluate(what, test=TEST, precision="bfloat16", grid=(), progress=False)["midpoint"]
-        assert found.nll == pytest.approx(log_loss(labels(TEST), softmax(expected), labels=range(CLASSES)), abs=1e-6)
-        assert found.nll != ss.evaluate(what, test=TEST, grid=(), progress=False)["midpoint"].nll
 
 
 def test_statistics_are_made_for_copies_of_plain_networks() -> None:

@@ -1,7 +1,6 @@
-"""Evaluations of several runs: grouped by what was trained, over seeds, as curves and as answers."""
+"""Evaluations of several runs: grouped by what was trained, over seeds, as curves and answers; means and intervals."""
 
 import dataclasses
-import itertools
 import shutil
 import sys
 from dataclasses import replace
@@ -9,13 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group, compare, groups_of
+from subspaces.evaluation.comparing import Group, each_answer, first, groups_of, headed
 from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import each_answer, first, headed
+from subspaces.evaluation.statistics import compare, paired, shown, shown_difference, signed, spread
 from subspaces.experiments.opening import opened, training_of
 from subspaces.experiments.training import RECIPES, Recipe, run_files
 from subspaces.experiments.training.runs import Run, RunError
@@ -76,16 +78,6 @@ def test_what_most_recipes_have_in_common_is_told_only_where_it_differs():
     smooth = [replace(standard, method=name, label_smoothing=0.1) for name in ("standard", "line")]
     expected = ["standard", "standard, label smoothing = 0.1", "line, label smoothing = 0.1"]
     assert labels_of(standard, *smooth) == expected
-
-
-def test_no_two_groups_have_one_label():
-    fields = {"dropout": (0.0, 0.1), "learning_rate": (0.1, 0.1000001), "beta": (0.0, 1.0), "batch": (32, 64)}
-    several = [dict(zip(fields, values, strict=True)) for values in itertools.product(*fields.values())]
-    recipes = [replace(RECIPES["digits-line"], **each) for each in several]
-    chosen = np.random.default_rng(0)
-    for turn in range(20):
-        some = [recipes[k] for k in chosen.permutation(len(recipes))[: 2 + turn % 6]]
-        assert len(set(labels_of(*some))) == len(some)
 
 
 # Which are opened
@@ -202,3 +194,30 @@ def test_comparisons_are_paired_by_the_seed(made):
     part = compare(line.frame, one, "ece")
     assert part.seeds == [0]
     assert compare(line.frame.iloc[1:], one, "ece") is None
+
+
+numbers = st.floats(-1, 1)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=8))
+def test_paired_differences_are_those_of_scipy(pairs: list[tuple[float, float]]) -> None:
+    first, second = (np.array(side) for side in zip(*pairs, strict=True))
+    found = paired(list(first), list(second))
+    assert found.values == pytest.approx(list(first - second))
+    assert found.mean == pytest.approx(np.mean(first - second))
+    assert found.low is not None
+    assert found.high is not None
+    if np.std(first - second) < 1e-9:
+        assert found.high - found.low < 1e-6
+        return
+    interval = scipy.stats.ttest_rel(first, second).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
+
+
+def test_as_text() -> None:
+    assert shown(spread([0.91, 0.93]), 100) == "92.00 ± 1.41"
+    assert shown(spread([0.91]), digits=4) == "0.9100"
+    assert shown_difference(paired([0.93, 0.95], [0.92, 0.91]), 100, 1) == "+2.5 [−16.6, +21.6]"
+    assert shown_difference(paired([0.9], [0.92]), 100, 1) == "−2.0"
+    assert [signed(value, 2) for value in (0.004, -0.004, 0.006, -0.006)] == ["0.00", "0.00", "+0.01", "−0.01"]

@@ -1,31 +1,31 @@
 """An evaluation in hand: the best point, files, numbers that are none, and errors that name what was passed."""
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from family_cases import LOADERS, TEST, family, network, normless
+from evaluation_cases import CLASSES, INPUTS, LOADERS, TEST, family, network, normless
+from torch import Tensor, nn
 
 import subspaces as ss
 
 
-def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_set() -> None:
-    found = ss.evaluate(family(ss.Line()), **LOADERS)
-    for on in ("validation", "test"):
-        for by, sign in (("nll", 1), ("accuracy", -1)):
-            rows = [row for row in found.rows if row.kind == "point" and row.split == on]
-            best = min(rows, key=lambda row: sign * row.metrics[by])
-            assert found.best(by=by, on=on) == best.alphas[0]
-            (choice,) = (each for each in found.choices if (each.what, each.by, each.chosen_on) == ("point", by, on))
-            assert choice.on_test == (on == "test")
-            assert choice.value == best.alphas[0]
-            assert choice.reported[on] == best.metrics
-            assert choice.reported.keys() == {"test", "validation"}
-    assert found.best() == found.best(by="nll", on="validation")
-    simplex = ss.evaluate(family(ss.Simplex(3)), **LOADERS)
-    alpha = simplex.best(by="accuracy", on="validation")
-    assert len(alpha) == 3  # type: ignore[arg-type]
-    family(ss.Simplex(3)).at(alpha)  # type: ignore[arg-type]
+class Keyworded(nn.Module):
+    """A network as those of Hugging Face: an argument by name, and an output with .logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(INPUTS, CLASSES)
+
+    def forward(self, *, inputs: Tensor) -> Any:
+        return SimpleNamespace(loss=None, logits=self.head(inputs))
+
+
+def test_batches_that_are_dicts_and_networks_with_keywords() -> None:
+    net = Keyworded()
+    batches = [{"inputs": x, "labels": y} for x, y in TEST]
+    assert ss.evaluate(net, test=batches, progress=False).rows == ss.evaluate(net.head, test=TEST, progress=False).rows
 
 
 # Errors
@@ -56,7 +56,7 @@ def test_the_best_point_is_chosen_where_it_is_asked_for_and_marked_on_the_test_s
         (
             lambda: ss.evaluate(normless(), test=TEST, metrics={"f1": 3}),
             TypeError,
-            "metrics={'f1': 3}: expected a Metric",
+            "metrics={'f1': 3}: expected a list of Metric",
         ),
         (
             lambda: ss.evaluate(normless(), test=TEST, through=["runs/a"]),
@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_named(call: Any, kind: type[Exception], words: str
 
 def test_what_was_not_measured_is_named() -> None:
     found = ss.evaluate(normless(), test=TEST, progress=False)
-    with pytest.raises(KeyError, match="'pair' was not measured: expected one of 'midpoint'"):
+    with pytest.raises(KeyError, match="'pair' was not measured on 'test': expected one of 'midpoint'"):
         found["pair"]
     with pytest.raises(ValueError, match=r"on='validation'.*pass validation="):
         found.best()

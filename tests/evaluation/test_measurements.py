@@ -1,7 +1,6 @@
-"""What was measured is kept by its key: nothing is measured twice, nothing is lost, and nothing is mixed."""
+"""What was measured is kept by its key: nothing is measured twice, by several processes either, and nothing is lost."""
 
 import functools
-import json
 import os
 import shutil
 import signal
@@ -18,9 +17,8 @@ from processes import Pause, Worker
 import subspaces as ss
 from subspaces.evaluation import METRICS, Metric, average
 from subspaces.evaluation.files import MEASUREMENTS as FILE
-from subspaces.evaluation.files import Measurements
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.evaluate import evaluate_together
+from subspaces.experiments.evaluating.evaluate import ensembles_in, evaluate_together
 from subspaces.experiments.training import RunError, Stopped
 
 Path_ = Callable[[str], Path]
@@ -70,47 +68,6 @@ def whole(folder: Path) -> dict[str, Any]:
 
 
 # The store
-
-
-def test_measurements_are_found_by_key_and_metrics_and_the_last_counts(tmp_path: Path) -> None:
-    path = tmp_path / FILE
-    known = Measurements(path)
-    a, b = METRICS["nll"], METRICS["ece"]
-    for at, metrics in ((1, ["nll"]), (2, ["nll", "ece"]), ((0.5, 1), ["nll"])):
-        assert known.add({"of": "row", "at": at}, {"value": float("nan") if at == 1 else at, "metrics": metrics})
-    for new in (True, False):
-        assert known.add({"of": "row", "at": 2}, {"value": 3, "metrics": ["nll"]}) == new
-    for each in (known, Measurements(path)):
-        assert str((each.find({"of": "row", "at": 1}) or {})["value"]) == "nan"
-        assert each.find({"at": 2, "of": "row"}, [a]) == {"value": 3, "metrics": ["nll"]}
-        assert each.find({"of": "row", "at": 2}, [a, b]) is None
-        assert each.find({"of": "row", "at": 4}) is each.find({"of": "cell", "at": 1}) is None
-        assert [key["at"] for key, _ in each.items(of="row")] == [1, [0.5, 1], 2]
-        assert [key["at"] for key, _ in each.items(of="row", at=(0.5, 1))] == [[0.5, 1]]
-    assert len(path.read_bytes().splitlines()) == 4
-
-
-@pytest.mark.parametrize("cut", range(1, 60, 14))
-def test_a_line_that_was_not_written_to_its_end_costs_that_line_alone(cut: int, tmp_path: Path) -> None:
-    path = tmp_path / FILE
-    for at in range(3):
-        Measurements(path).add({"of": "row", "at": at}, {})
-    path.write_bytes(path.read_bytes()[:-cut])
-    known = Measurements(path)
-    assert [key["at"] for key, _ in known.items(of="row")] == [0, 1]
-    known.add({"of": "row", "at": 9}, {})
-    assert [key["at"] for key, _ in Measurements(path).items(of="row")] == [0, 1, 9]
-
-
-@pytest.mark.parametrize("damage", [b"x", b"[]", b"\xff", b'{"key": {}, "values": {}, "sha256": ""}', b"[" * 10**5])
-def test_a_damaged_line_is_named(damage: bytes, tmp_path: Path) -> None:
-    path = tmp_path / FILE
-    for at in range(3):
-        Measurements(path).add({"of": "row", "at": at}, {})
-    lines = path.read_bytes().splitlines()
-    path.write_bytes(b"\n".join([lines[0], damage, lines[2], b""]))
-    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(line 2: .*\): remove that line"):
-        Measurements(path)
 
 
 # Nothing is measured twice
@@ -169,16 +126,6 @@ def test_what_was_made_otherwise_is_never_shown(change: str, one: Any) -> None:
     assert (found.planes == []) == (change != "statistics")
 
 
-def test_an_ensemble_and_a_plane_of_runs_that_were_trained_anew(one: Any) -> None:
-    group, curve, found, planes = [one("first"), one("second")], one(), [], []
-    for _ in range(2):
-        found += evaluate_together([group], to=group[0].parent, device="cpu", trust=True, progress=False)
-        planes += evaluate(curve, grid=(), through=[group[0]], cells=2)[0].planes
-        retrained.anew(group[0])
-    assert found[0].metrics != found[1].metrics
-    assert planes[0].values["nll"] != planes[1].values["nll"]
-
-
 # What was interrupted continues
 
 INTERRUPTED = {"grid": (0.0, 0.1, 0.2), "triangle": 3, "random": 2, "plane": True, "cells": 3}
@@ -228,16 +175,21 @@ def test_an_interrupted_evaluation_ends_like_one_that_was_not(
     assert whole(folder) == expected
 
 
-def evaluates(pause: Pause, folder: Path, points: int) -> None:
-    outputs = Predictor.outputs
+def counting(pause: Pause, calls: int) -> None:
+    """Say so for each network that is asked, and pause after some."""
+    plain = Predictor.outputs
 
-    def paused(self: Predictor, some: Any, data: Any, **how: Any) -> Any:
-        for _ in some:
+    def outputs(self: Predictor, points: Any, data: Any, **how: Any) -> Any:
+        for _ in points if data != "validation" else ():
             print("asked", flush=True)
-            pause(points)
-        return outputs(self, some, data, **how)
+            pause(calls)
+        return plain(self, points, data, **how)
 
-    Predictor.outputs = paused  # type: ignore[method-assign]
+    Predictor.outputs = outputs  # type: ignore[method-assign]
+
+
+def evaluates(pause: Pause, folder: Path, points: int) -> None:
+    counting(pause, points)
     ss.evaluate(folder, device="cpu", progress=False, **INTERRUPTED)
 
 
@@ -269,23 +221,35 @@ def test_a_damaged_evaluation_is_named_and_costs_no_measurement(one: Any, calls:
     assert len(calls) == measured
 
 
-def test_what_a_line_holds_is_not_trusted(one: Any) -> None:
-    folder = one()
-    evaluate(folder, grid=())
-    lines = [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
-    (folder / FILE).unlink()
-    known = Measurements(folder / FILE)
-    for line in lines:
-        if line["key"]["of"] == "row":
-            del line["values"]["row"]["metrics"]
-        known.add(line["key"], line["values"])
-    with pytest.raises(ss.FileError, match=r"measurements\.jsonl is damaged \(a Row: .*'metrics'\): remove it"):
-        evaluate(folder, grid=())
-
-
 def test_progress_counts_points_and_cells(one: Any) -> None:
     seen: list[tuple[str, int, int]] = []
     folder = one()
     evaluate(folder, grid=(0.0,), plane=True, cells=2, progress=lambda *step: seen.append(step))
     name = folder.name
     assert seen == [(name, done, 3) for done in (0, 2, 3)] + [(f"{name}: plane", done, 4) for done in range(5)]
+
+
+# Files that several processes add to
+
+
+def together(pause: Pause, groups: list[list[Path]], to: Path, calls: int = 0) -> None:
+    counting(pause, calls)
+    evaluate_together(groups, to=to, device="cpu", progress=False)
+
+
+def test_ensembles_are_shared_and_leave_no_locks(runs: Runs, tmp_path: Path) -> None:
+    standard, other, line = runs("standard", "other", "line")
+    groups, to = [[standard, other], [other, line]], tmp_path / "to"
+    first = Worker(together, groups, to, 2)
+    assert [first.line(), first.line(), first.line()] == ["asked\n", "asked\n", "there\n"]
+    second = Worker(together, groups, to)
+    names = ", ".join(sorted((standard.name, other.name)))
+    waiting = f"waiting for the ensemble of {names}, which process {first.pid} is working on\n"
+    assert [second.line() for _ in range(3)] == ["asked\n", "asked\n", waiting]
+    first.resume.set()
+    assert (first.end(), second.end()) == ("", "")
+    assert os.listdir(to) == ["ensembles.json"]
+    assert len(ensembles_in(to / "ensembles.json")) == 2
+    before = (to / "ensembles.json").stat().st_mtime_ns
+    evaluate_together(groups, to=to, device="cpu", progress=False)
+    assert (to / "ensembles.json").stat().st_mtime_ns == before

@@ -1,7 +1,7 @@
-"""Metrics against independent implementations."""
+"""Metrics and temperatures against independent implementations, also of networks that are very sure."""
 
 import itertools
-from collections.abc import Callable
+import math
 
 import numpy as np
 import pytest
@@ -9,20 +9,22 @@ import torch
 from evaluation_cases import certainly
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 from scipy.spatial import distance
+from scipy.special import logsumexp, softmax
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics.functional.classification import multiclass_accuracy
 
+import subspaces as ss
 from subspaces.evaluation.classification import (
     BINS,
     DISTANCES,
-    POINTS,
     Classes,
-    each_top,
     in_bins,
     log_mean,
-    risk_coverage,
+    temperature,
     to_reliability,
 )
 from subspaces.evaluation.metrics import METRICS, of_task, tally
@@ -72,14 +74,6 @@ def small(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return (tensor / tensor.sum(1, keepdim=True)).float(), torch.tensor(labels)
 
 
-def slow_ece(probabilities: Tensor, labels: Tensor, bins: int = BINS) -> float:
-    confidence, prediction = (t.numpy() for t in probabilities.double().max(-1))
-    correct = prediction == labels.numpy()
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    gaps = [(index == b).mean() * abs(correct[index == b].mean() - confidence[index == b].mean()) for b in set(index)]
-    return float(sum(gaps))
-
-
 def slow_adaptive_ece(probabilities: Tensor, labels: Tensor) -> float:
     confidence, prediction = probabilities.double().max(-1)
     pairs = list(zip(confidence.tolist(), (prediction == labels).tolist(), strict=True))
@@ -110,18 +104,17 @@ def test_nll_and_brier_are_scikit_learns(sharpness: float) -> None:
     assert measured("brier", probabilities, labels) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("sharpness", [0.1, 2.0, 30.0])
-def test_ece_is_that_of_a_loop_in_float64(sharpness: float) -> None:
-    probabilities, labels = predictions(sharpness=sharpness)
-    assert measured("ece", probabilities, labels) == pytest.approx(slow_ece(probabilities, labels), abs=1e-12)
-
-
 @pytest.mark.parametrize("calibration_error", ["ece", "adaptive_ece"])
 def test_calibration_errors_of_many_equal_confidences_are_precise(calibration_error: str) -> None:
     probabilities = torch.tensor([[0.9985, 0.0015]]).expand(50_000, 2)
     labels = (torch.arange(50_000) % 100 == 0).long()
     gap = float(probabilities[0, 0].double()) - 0.99
     assert measured(calibration_error, probabilities, labels) == pytest.approx(gap, rel=1e-9)
+
+
+def test_labels_are_not_broadcast() -> None:
+    with pytest.raises(ValueError, match=r"labels of shape \(1,\): expected one for each of 500 predictions"):
+        measured("accuracy", predictions()[0], torch.tensor([1]))
 
 
 def test_a_confidence_on_a_border_belongs_to_the_bin_above() -> None:
@@ -148,30 +141,6 @@ def test_the_reliability_gives_the_ece_and_a_loop_the_adaptive_one(
     assert measured("adaptive_ece", *case) == pytest.approx(slow_adaptive_ece(*case), abs=1e-12)
 
 
-@given(small(), st.randoms(use_true_random=False))
-@quick
-def test_the_order_of_the_examples_does_not_matter_and_ranges_hold(case: tuple[Tensor, Tensor], random) -> None:
-    probabilities, labels = case
-    found = summary(probabilities.log(), labels)
-    order = torch.tensor(random.sample(range(len(labels)), len(labels)))
-    assert summary(probabilities.log()[order], labels[order]) == pytest.approx(found, abs=1e-12)
-    for name in ("accuracy", "ece", "adaptive_ece", "aurc"):
-        assert -1e-12 <= found[name] <= 1 + 1e-12
-    assert 0 <= found["brier"] <= 2 + 1e-6
-    assert found["nll"] >= 0
-    # By the triangle inequality no binning can hide the gap of the means.
-    gap = abs(found["accuracy"] - float(probabilities.log().exp().max(1).values.double().mean()))
-    assert min(found["ece"], found["adaptive_ece"]) >= gap - 1e-12
-    assert found == {name: METRICS[name](Classes(probabilities.log()), labels) for name in found}
-
-
-@pytest.mark.parametrize(("n", "classes"), [(1, 1), (1, 5), (50, 2), (50, 5)])
-def test_a_perfect_predictor(n: int, classes: int) -> None:
-    labels = torch.arange(n) % classes
-    expected = {"accuracy": 1.0, "nll": 0.0, "brier": 0.0, "ece": 0.0, "adaptive_ece": 0.0, "aurc": 0.0}
-    assert summary(torch.eye(classes)[labels].log(), labels) == pytest.approx(expected, abs=1e-12)
-
-
 def test_distances_are_scipys() -> None:
     p, _ = predictions(n=60)
     q = p.roll(1, 0)
@@ -181,7 +150,7 @@ def test_distances_are_scipys() -> None:
     assert apart("disagreement", p, q) == np.mean([a.argmax() != b.argmax() for a, b in pairs])
 
 
-# Selective prediction
+# AURC
 
 
 def all_orders(case: list[tuple[float, bool]]) -> np.ndarray:
@@ -201,41 +170,9 @@ def test_risks_are_the_mean_over_all_orders_of_equals(case: list[tuple[float, bo
     probabilities = torch.stack([confidence, 1 - confidence], 1)
     labels, expected = torch.tensor([int(not right) for _, right in case]), all_orders(case)
     assert measured("aurc", probabilities, labels) == pytest.approx(expected.mean(), abs=1e-12)
-    curve = risk_coverage(each_top(certainly(probabilities), labels))
-    assert curve.coverage == pytest.approx([k / len(case) for k in range(1, len(case) + 1)])
-    assert curve.risk == pytest.approx(expected.tolist(), abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [1, 2, 50, 51, 1000, 10_007])
-def test_coverages_are_spread_from_one_example_to_all(n: int) -> None:
-    probabilities, labels = predictions(n, 3)
-    curve = risk_coverage(each_top(certainly(probabilities), labels))
-    assert len(curve.coverage) == len(curve.risk) == (min(n, 50) if n <= 51 else POINTS)  # 51: the first two coincide
-    assert (curve.coverage[0], curve.coverage[-1]) == (1 / n, 1.0)
-    assert max(np.diff(curve.coverage), default=0) <= 1 / (POINTS - 1) + 1 / n
-    assert curve.risk[-1] == pytest.approx(float((probabilities.argmax(1) != labels).double().mean()))
-
-
-# What does not fit, and a GPU
-
-LABELS = torch.tensor([0, 1])
-HALVES = torch.full((2, 2), 0.5)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: summary(HALVES[:0], LABELS[:0]), r"each of 0 predictions, at least one"),
-        (lambda: nll(HALVES, LABELS[:1]), r"labels of shape \(1,\).*each of 2 predictions"),
-        (lambda: nll(HALVES, LABELS.int()), r"labels .*int32: expected one int64"),
-        (lambda: apart("tv", HALVES, HALVES[:1]), r"\(2, 2\) and \(1, 2\): expected two of the same shape"),
-        (lambda: log_mean(HALVES), r"logits of shape \(2, 2\): expected \[members, n, classes\]"),
-        (lambda: log_mean(HALVES[None], "votes"), "average='votes': expected 'probabilities' or 'logits'"),
-    ],
-)
-def test_what_does_not_fit_is_named(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
+# A GPU
 
 
 @pytest.mark.gpu
@@ -244,3 +181,127 @@ def test_on_a_gpu_all_is_the_same() -> None:
     there = summary(probabilities.log().cuda(), labels.cuda())
     assert there == pytest.approx(summary(probabilities.log(), labels), abs=1e-6)
     assert reliability(probabilities.cuda(), labels.cuda()).count == reliability(probabilities, labels).count
+
+
+Array = NDArray[np.float64]
+
+
+class Given(nn.Module):
+    """Returns the logits of one of several networks, which are its input [n, networks, classes]."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * x[:, self.number]
+
+
+def logits(apart: float, n: int = 3000, classes: int = 4, seed: int = 0) -> Tensor:
+    """Return the logits of two networks, whose classes are so far apart that many of their probabilities are 1."""
+    generator = torch.Generator().manual_seed(seed)
+    sure = torch.rand(n, 2, 1, generator=generator) * apart
+    return sure * torch.randint(3, (n, 2, classes), generator=generator)
+
+
+def log_softmax(values: Array) -> Array:
+    return values - logsumexp(values, axis=-1, keepdims=True)
+
+
+def log_average(values: Array) -> Array:
+    return logsumexp(log_softmax(values), axis=1) - np.log(values.shape[1])
+
+
+@pytest.mark.parametrize(("apart", "dtype"), [(10, torch.float32), (40, torch.float32), (60, torch.float64)])
+def test_metrics_of_sure_networks_are_those_of_float64(apart: float, dtype: torch.dtype) -> None:
+    x = logits(apart).to(dtype)
+    labels = torch.randint(4, (len(x),), generator=torch.Generator().manual_seed(2))
+    networks = [Given(0).to(dtype), Given(1).to(dtype)]
+    found = ss.evaluate(networks, test=[(x, labels)], progress=False)
+    exact, y = x.double().numpy(), labels.numpy()
+    alone = next(row for row in found.rows if row.kind == "point")
+    for row, each in ((found["vertices"], exact), (alone, exact[:, :1])):
+        p, logs = softmax(each, -1).mean(1), log_average(each)
+        assert row.accuracy == (p.argmax(1) == y).mean()
+        assert row.nll == pytest.approx(-logs[np.arange(len(y)), y].mean(), rel=1e-12)
+        assert row.brier == pytest.approx(((p - np.eye(4)[y]) ** 2).sum(1).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("members", [1, 2, 5])
+def test_log_mean_is_scipys(members: int) -> None:
+    values = torch.randn(members, 50, 7, generator=torch.Generator().manual_seed(0)) * 60
+    exact = values.double().numpy().transpose(1, 0, 2)
+    assert log_mean(values).dtype == torch.float64
+    np.testing.assert_allclose(log_mean(values), log_average(exact), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(log_mean(values, "logits"), log_softmax(exact.mean(1)), rtol=1e-13, atol=1e-13)
+    values[:, :, 0] = -torch.inf  # a class that is masked
+    assert log_mean(values)[:, 0].isneginf().all()
+
+
+def fitted(logits: Tensor, labels: Tensor) -> float:
+    """Return the temperature that scipy finds."""
+    scores, right = logits.double().numpy(), labels.numpy()
+
+    def loss(log_t: float) -> float:
+        z = scores / math.exp(log_t)
+        return float((logsumexp(z, 1) - z[np.arange(len(z)), right]).mean())
+
+    return math.exp(minimize_scalar(loss, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x)
+
+
+def calibrated(scale: float, count: int = 2000, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return labels that are drawn from some logits, and those logits times a scale."""
+    logits = 2 * torch.randn(count, 5, generator=torch.Generator().manual_seed(seed))
+    labels = torch.multinomial(logits.softmax(1), 1, generator=torch.Generator().manual_seed(seed)).squeeze(1)
+    return scale * logits, labels
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 5.0])
+def test_the_temperature_is_scipys_and_undoes_a_scale(scale: float) -> None:
+    logits, labels = calibrated(scale)
+    found = temperature(logits.log_softmax(1), labels)
+    assert found == pytest.approx(fitted(logits, labels), rel=1e-5)
+    assert found == pytest.approx(scale, rel=0.1)
+
+
+def test_scaling_keeps_the_accuracy_helps_the_likelihood_and_knows_nothing_of_the_test_labels() -> None:
+    held, test = calibrated(4.0, 500, seed=1), calibrated(4.0, 700, seed=2)
+    torch.manual_seed(2)
+    family = ss.Subspace(lambda: nn.Linear(5, 5), ss.Line())
+    with torch.no_grad():
+        for group in family.layout.groups:  # networks that are almost right, so that temperatures are not extreme
+            family.omega[group.name] += group.pack({"weight": 2 * torch.eye(5), "bias": torch.zeros(5)})
+
+    def evaluated(labels: Tensor) -> ss.Evaluation:
+        batches = list(zip(test[0].split(300), labels.split(300), strict=True))
+        return ss.evaluate(family, test=batches, validation=[held], grid=(0.1,), progress=False)
+
+    found, other = evaluated(test[1]), evaluated(test[1].roll(1))
+    assert {row.scaled for row in found.rows if row.split == "validation"} == {None}
+    rows = [row for row in found.rows if row.split == "test"]
+    assert len(rows) == 3 + 2 * 2
+    for row, same in zip(rows, (row for row in other.rows if row.split == "test"), strict=True):
+        assert row.scaled is not None
+        assert same.scaled is not None
+        t = row.scaled["temperature"]
+        assert same.scaled["temperature"] == t
+        assert row.scaled["accuracy"] == row.accuracy
+        assert row.scaled.keys() == {*row.metrics, "temperature"}
+        with torch.no_grad():
+            outs = [[family.at(alpha)(x).double() for alpha in row.alphas] for x in (held[0], test[0])]
+        logs = [
+            torch.stack(out).mean(0).log_softmax(1)
+            if row.average == "logits"
+            else torch.stack(out).softmax(-1).mean(0).log()
+            for out in outs
+        ]
+        assert t == pytest.approx(fitted(logs[0], held[1]), rel=1e-4)
+        before, after = (float(nn.functional.cross_entropy(logs[0] / d, held[1])) for d in (1.0, t))
+        assert after <= before
+        assert row.scaled["nll"] == pytest.approx(float(nn.functional.cross_entropy(logs[1] / t, test[1])), abs=1e-5)
+
+
+def test_without_validation_examples_nothing_is_scaled() -> None:
+    found = ss.evaluate(nn.Identity(), test=[calibrated(2.0, 50)], progress=False)
+    assert [row.scaled for row in found.rows] == [None]

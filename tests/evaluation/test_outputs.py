@@ -1,4 +1,6 @@
-"""What a network returns: logits, probabilities or log-probabilities; and how it is run on a batch."""
+"""What a network returns: logits, probabilities, log-probabilities or NaN; and how it is run on a batch."""
+
+import math
 
 import pytest
 import torch
@@ -6,6 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import subspaces as ss
+from subspaces.errors import ArgumentError
+from subspaces.evaluation.session import PredictionWarning
 
 
 def data(classes: int = 3) -> list[tuple[Tensor, Tensor]]:
@@ -129,22 +133,78 @@ def test_forward_takes_a_batch_apart():
 # Batches that say too little alone
 
 
-@pytest.mark.parametrize("ends", [SEVERAL, SINGLE], ids=["several", "single"])
-def test_small_batches_and_nan_do_not_hide_probabilities(ends):
-    x, y = (torch.cat(parts) for parts in zip(*data(2), strict=True))
-    x = torch.cat([torch.full((1, 4), torch.nan), x])
-    small = list(zip(x.split(1), torch.cat([y[:1], y]).split(1), strict=True))
-    network = Ending(ends["probabilities"], 2)
-    with pytest.raises(ss.UserError, match="look like probabilities"):
-        ss.evaluate(network, test=small, progress=False)
-    with pytest.raises(ss.UserError, match="look like probabilities"):
-        ss.Subspace(lambda: network, ss.Line(), init="point").select(small[1:])
-    ensemble = ss.Ensemble([network], "probabilities" if ends is SEVERAL else "sigmoid")
-    ensemble(x[:1])
-    with pytest.raises(ss.UserError, match="look like probabilities"):
-        [ensemble(one) for one, _ in small]
-
-
 def test_another_form_of_batch_names_forward():
     with pytest.raises(ss.UserError, match="take forward=, a function of"):
         ss.evaluate(Recurrent().eval(), test=batches(), progress=False)
+
+
+X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
+BROKEN = torch.where(torch.arange(40)[:, None] < 10, torch.nan, X)
+CLEAN = [(X, Y)]
+NAN_METRICS = ("nll", "brier", "ece", "adaptive_ece")
+
+
+class NaN(nn.Module):
+    """A network that diverged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(x)
+        return out * torch.nan
+
+
+class Cliff(nn.Module):
+    """A network that is NaN at one end of a line: where its weight is above a half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.place = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(x)
+        return torch.where(self.place > 0.6, torch.nan, out)
+
+
+def line() -> ss.Subspace:
+    torch.manual_seed(0)
+    family = ss.Subspace(Cliff, ss.Line())
+    family.vertex(1)["place"].fill_(1)
+    return family
+
+
+def test_nan_is_warned_about_once_and_counts_as_wrong() -> None:
+    family = ss.Subspace(lambda: nn.Linear(4, 3), ss.Line(), seed=0)
+    with pytest.warns(PredictionWarning, match=r"10 of 40 .* alpha = 0\.\d+.*other measurements.*check") as caught:
+        found = ss.evaluate(family, test=[(BROKEN, Y)], outliers=[BROKEN], progress=False)
+    assert len(caught) == 1
+    assert found["midpoint"].count == 40
+    with torch.no_grad():
+        right = (family.midpoint()(X).argmax(1) == Y)[10:].sum()
+    assert found["midpoint"].accuracy == float(right) / 40
+    assert math.isnan(found.row("midpoint", "outliers").auroc_entropy)
+
+
+def test_a_point_of_nan_is_never_chosen() -> None:
+    family = line()
+    with pytest.warns(PredictionWarning, match=r"40 of 40 .* alpha = "):
+        found = ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
+    for by in ("nll", "accuracy", "ece"):
+        assert found.best(by=by) <= 0.6  # type: ignore[operator]
+    for chosen in ("nll", "accuracy", "entropy"):
+        selected = family.select(CLEAN, by=chosen)  # type: ignore[arg-type]
+        assert selected.alpha <= 0.6  # type: ignore[operator]
+        assert float(selected.best.alpha) <= 0.6  # type: ignore[arg-type]
+        assert math.isfinite(selected.value)
+
+
+def test_there_is_no_best_of_nothing_but_nan() -> None:
+    family = ss.Subspace(NaN, ss.Line())
+    with pytest.warns(PredictionWarning):
+        found = ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
+    assert not found.choices or all(math.isfinite(each.reported["validation"][each.by]) for each in found.choices)
+    with pytest.raises(ArgumentError, match="nll is NaN at every point of family on the validation examples"):
+        found.best(by="nll")

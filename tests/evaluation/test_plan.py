@@ -1,13 +1,18 @@
-"""Which points are measured."""
+"""Which points are measured, and which are chosen."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
+from evaluation_cases import LOADERS, family
 
 import subspaces as ss
 from subspaces.evaluation import points
+from subspaces.evaluation.evaluation import choice
+from subspaces.evaluation.metrics import METRICS
 from subspaces.evaluation.points import plan
+from subspaces.evaluation.rows import Row
 
 
 def test_a_line_is_measured_in_pairs_from_the_ends_to_the_middle() -> None:
@@ -66,16 +71,33 @@ def test_random_points_are_fixed_by_the_seed_and_begin_alike() -> None:
     assert (many.max(1) > 0.5).mean() == pytest.approx(0.75, abs=0.02)
 
 
-@pytest.mark.parametrize("shape", [ss.Point(), ss.Line(), ss.Bezier(1), ss.Bezier(3), ss.Simplex(3), ss.Simplex(5)])
-def test_coefficients_outlines_and_names_fit_the_shape(shape: ss.Shape) -> None:
-    for item in plan(shape):
-        for place in item.places:
-            assert points.to_place(points.to_alpha(place)) == place
-            c = points.coefficients(shape, place)
-            assert len(c) == shape.vertices
-            assert sum(c) == pytest.approx(1, abs=1e-6)
-    assert len(set(points.vertex_names(shape))) == shape.vertices
-    path = points.outline(shape)
-    if path is not None:
-        assert {len(row) for row in path} == {shape.vertices}
-        assert np.allclose(path[0], np.eye(shape.vertices)[0])
+BEST: dict[tuple[str, str], Any] = {("point", "accuracy"): max, ("point", "nll"): min, ("pair", "accuracy"): max}
+
+
+def test_the_best_of_each_kind_on_held_out_examples() -> None:
+    found = ss.evaluate(family(ss.Line()), **LOADERS)
+    assert [(one.what, one.by) for one in found.choices] == list(BEST)
+    for one in found.choices:
+        kind = "ensemble" if one.what == "pair" else "point"
+        rows = [row for row in found.rows if row.kind == kind and row.average != "logits" and row.alphas != [0.5, 0.5]]
+        best = BEST[one.what, one.by](
+            (row for row in rows if row.data == "validation"), key=lambda row: row.metrics[one.by]
+        )
+        assert (one.value if one.what == "pair" else [one.value]) == best.alphas
+        assert (one.chosen_on, one.on_test) == ("validation", False)
+        assert one.reported == {row.data: row.metrics for row in rows if row.alphas == best.alphas}
+        assert one.reported.keys() == {"test", "validation"}
+        if one.what == "point":
+            assert found.best(by=one.by) == one.value
+    best = min((row for row in found.rows if row.kind == "point" and row.data == "test"), key=lambda row: row.nll)
+    assert found.best(by="nll", on="test") == best.alphas[0] == found.choices[-1].value
+    assert found.choices[-1].on_test
+
+
+def test_the_first_among_equals_and_never_nan() -> None:
+    accuracies = {0.0: float("nan"), 0.2: 0.7, 0.4: 0.9, 0.6: 0.9}
+    rows = [Row("point", "along", [at], [], "test", 9, {"accuracy": value}) for at, value in accuracies.items()]
+    found = choice("point", METRICS["accuracy"], rows, rows, "test")
+    assert found is not None
+    assert found.value == 0.4
+    assert choice("point", METRICS["accuracy"], rows, rows[:1], "test") is None

@@ -1,21 +1,28 @@
-"""Evaluations as files and as frames: what is saved is loaded, and what is no evaluation is refused by its place."""
+"""Evaluations as files and frames: what is saved is loaded, what is damaged is named; and images that change."""
 
 import dataclasses
+import itertools
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
-from family_cases import LOADERS, TEST, family
+from evaluation_cases import LOADERS, TEST, family
 from helpers import resealed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 import subspaces as ss
+from subspaces.core.storage import FileError
+from subspaces.evaluation import files
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.rows import Training
+from subspaces.evaluation.rows import Training, choose, small_pictures
 
 TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, [{"epoch": 1}], None, "", {})
 
@@ -38,13 +45,6 @@ def test_what_is_saved_is_loaded(measured: Evaluation, tmp_path: Path) -> None:
             made.save(target)
             assert type(made).load(target) == made
     assert sorted(path.name for path in tmp_path.iterdir()) == ["evaluation.json", "mine.json"]
-
-
-def test_numbers_that_are_not_finite_are_kept(measured: Evaluation, tmp_path: Path) -> None:
-    for value in (math.nan, math.inf, -math.inf):
-        rows = [dataclasses.replace(one, metrics={"nll": value}) for one in measured.rows]
-        made = dataclasses.replace(measured, rows=rows)
-        assert repr(type(made).load(made.save(tmp_path))) == repr(made)  # which tells nan from nan, where == does not
 
 
 def test_the_frame_has_a_row_for_each_row(measured: Evaluation) -> None:
@@ -95,3 +95,76 @@ def test_what_is_no_evaluation_is_refused(text: str, tmp_path: Path) -> None:
         Evaluation.load(tmp_path)
     with pytest.raises(ss.FileError, match=r"has no evaluation\.json: run `subspaces evaluate"):
         Evaluation.load(tmp_path / "none")
+
+
+@dataclasses.dataclass
+class Record:
+    a: Any
+    b: dict[str, Any]
+
+
+def test_numbers_that_json_does_not_have_are_objects_that_name_them():
+    value = {"a": [[1, 2.5], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
+    found = json.loads(files.to_json(value))
+    assert found == {**value, "a": [[1, 2.5], {"b": {"float": "inf"}}]}
+    record = json.loads(files.to_json(Record((1, math.nan), {"x": 1e-300})))
+    assert record == {"a": [1, {"float": "nan"}], "b": {"x": 1e-300}}
+
+
+# Lines
+
+
+def test_no_byte_of_a_line_can_be_changed_unnoticed(tmp_path: Path):
+    path, rows = tmp_path / "lines", [{"epoch": 3, "accuracy": 0.91}, {"list": [{"on": "test"}], "l2": None}]
+    for row in rows:
+        files.append_line(path, row)
+    assert files.read_lines(path, "remove it") == rows
+    whole = path.read_bytes()
+    for place in range(len(whole) - 1):
+        for bit in (0, 1, 4, 5):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << bit)]) + whole[place + 1 :])
+            try:
+                assert files.read_lines(path, "remove it") == rows, place  # a space that became another one
+            except FileError:
+                continue
+
+
+def test_a_line_that_was_not_written_to_its_end_is_replaced(tmp_path: Path):
+    path = tmp_path / "lines"
+    for left in (b"", b"{", b'{"a": 1', b"x" * 10_000):
+        path.unlink(missing_ok=True)
+        files.append_line(path, {"a": 1})
+        path.write_bytes(path.read_bytes() + left)
+        assert files.read_lines(path, "remove it") == [{"a": 1}]
+        files.append_line(path, {"a": 2})
+        assert files.read_lines(path, "remove it") == [{"a": 1}, {"a": 2}]
+
+
+def test_small_pictures_of_any_numbers_are_stretched_and_others_are_left_out() -> None:
+    images = torch.randn(5, 3, 8, 9, generator=torch.Generator().manual_seed(2))
+    found = small_pictures(images)
+    assert found is not None
+    for image, picture in zip(images.double().numpy(), found.numpy(), strict=True):
+        low, high = image.min(), image.max()
+        assert np.abs(255 * (image - low) / (high - low) - picture).max() <= 0.5 + 1e-9
+        assert (picture.min(), picture.max()) == (0, 255)
+    whole = torch.randint(256, (2, 1, 64, 64), dtype=torch.uint8)
+    assert torch.equal(small_pictures(whole), whole)  # type: ignore[arg-type]
+    assert torch.equal(small_pictures(torch.ones(2, 1, 4, 4)), torch.zeros(2, 1, 4, 4).byte())  # type: ignore[arg-type]
+    for other in (torch.zeros(2, 4, 8, 8), torch.zeros(2, 1, 64, 65)):
+        assert small_pictures(other) is None
+
+
+@given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6), st.integers(1, 40))
+@settings(max_examples=60, deadline=None)
+def test_the_choice_is_that_of_sorted_tuples(p: int, n: int, seed: int, limit: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    predicted = torch.randint(4, (p, n), generator=generator)
+    confidence = torch.randint(1, 4, (p, n), generator=generator) / 4  # sums are exact, ties are common
+    columns, sure = predicted.t().tolist(), confidence.sum(0).tolist()
+    keys = [
+        (-len(set(column)), -sum(a != b for a, b in itertools.pairwise(column)), -sure[index], index)
+        for index, column in enumerate(columns)
+    ]
+    expected = [key[-1] for key in sorted(keys) if key[0] < -1][:limit]
+    assert choose(predicted, confidence, limit).tolist() == expected

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import Independent, Runs, about, evaluate, softmax
-from family_cases import LOADERS, TEST, TRAINING, Batches, family
+from evaluation_cases import LOADERS, TEST, TRAINING, Batches, Independent, Runs, about, evaluate, family, softmax
 from PIL import Image
 from sklearn.metrics import log_loss
 from torch import Tensor, nn
@@ -42,26 +41,7 @@ def test_a_shift_that_changes_nothing_has_the_numbers_of_the_test_examples(shape
         assert (row.coefficients, row.reliability) == (same.coefficients, None)
     for answered in found.answers:
         expected = {name: found[answered.name].metrics[name] for name in HEADLINES}
-        assert found.shifted(answered.name, "none").metrics == pytest.approx(expected, rel=1e-9)
-
-
-def plain(network: nn.Module, batches: Batches) -> Tensor:
-    ss.recalibrate(network, TRAINING)
-    with torch.no_grad():
-        return torch.cat([network.eval()(x) for x, _ in batches]).double().softmax(1)
-
-
-def test_the_numbers_are_those_of_a_plain_loop() -> None:
-    line = family(ss.Line())
-    found = ss.evaluate(line, **LOADERS, corruptions={"dark": {2: DARK}}, **LINE)
-    labels = torch.cat([y for _, y in DARK])
-    at = {alpha: plain(line.at(alpha), DARK) for alpha in (0.0, 0.1, 0.5, 0.9, 1.0)}
-    for row in shifted(found):
-        p = torch.stack([at[alpha] for alpha in row.alphas]).mean(0)  # type: ignore[index]
-        assert row.accuracy == pytest.approx(float((p.argmax(1) == labels).double().mean()))
-        assert row.nll == pytest.approx(log_loss(labels, p, labels=range(10)), abs=1e-5)
-    assert found.shifted("pair", "dark", 2).alphas == [0.0, 1.0]  # of a coarse walk, the nearest
-    assert found.shifted("midpoint", "dark").accuracy == found.shifted("midpoint", "dark", 2).accuracy
+        assert found.row(answered.name, "none").metrics == pytest.approx(expected, rel=1e-9)
 
 
 def test_batches_that_are_joined_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +83,11 @@ def test_other_tasks_and_plain_networks_are_measured_too() -> None:
     moved = {"moved": [(x, y + 1) for x, y in batches]}
     line = ss.Subspace(lambda: nn.Linear(3, 1), ss.Line())
     numbers = ss.evaluate(line, test=batches, task="regression", corruptions=moved, progress=False)
-    assert set(numbers.shifted("pair", "moved").metrics) == {"rmse", "mae"}
+    assert set(numbers.row("pair", "moved").metrics) == {"rmse", "mae"}
     both = ss.evaluate([nn.Linear(12, 10), nn.Linear(12, 10)], test=TEST, corruptions={"dark": DARK}, progress=False)
-    assert both.shifted("vertices", "dark").networks == 2
+    assert both.row("vertices", "dark").networks == 2
     dropped = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, answers=["dropout"], corruptions={"none": TEST})
-    assert dropped.shifted("dropout", "none").nll == pytest.approx(dropped["dropout"].nll, rel=1e-9)
+    assert dropped.row("dropout", "none").nll == pytest.approx(dropped["dropout"].nll, rel=1e-9)
 
 
 # Images
@@ -208,10 +188,11 @@ def test_a_run_is_measured_on_its_own_test_images(runs: Runs) -> None:
 
 def test_tables_show_means_and_rows_are_found_by_name() -> None:
     found = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, corruptions={"dark": {1: TEST, 2: DARK}})
-    table = found.shift_table()
+    table = found.table("shifted")
     assert "family: mean over 2 sets of 1 kind\n" in table
+    assert found.row("pair", "dark", 2).alphas == [0.0, 1.0]  # of a coarse walk, the nearest
     before = found["midpoint"].accuracy
-    mean = (before + found.shifted("midpoint", "dark", 2).accuracy) / 2
+    mean = (before + found.row("midpoint", "dark", 2).accuracy) / 2
     assert f"{100 * mean:.2f} ({100 * (mean - before) / before:+.1f} %)" in table
     for wrong, said in (
         (("midpoint", "darc"), "'darc' was not measured: did you mean 'dark'"),
@@ -220,7 +201,7 @@ def test_tables_show_means_and_rows_are_found_by_name() -> None:
         (("middle", "dark", 1), "'middle' was not measured on 'dark'"),
     ):
         with pytest.raises(KeyError, match=said):
-            found.shifted(*wrong)
+            found.row(*wrong)
 
 
 WRONG: list[tuple[Any, str]] = [

@@ -20,6 +20,7 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 from torch import Tensor, nn
+from torchmetrics.functional.classification import multiclass_f1_score
 
 import subspaces as ss
 from subspaces.evaluation import METRICS, Metric, average
@@ -141,7 +142,7 @@ def test_regression_is_that_of_torchs_and_scipys_distributions(log: bool) -> Non
         assert row.mae == pytest.approx(mean_absolute_error(Y.flatten(), mean.flatten()), abs=1e-6)
         low, high = stats.norm.interval(0.9, mean.numpy(), variance.sqrt().numpy())
         assert row.interval_coverage == pytest.approx(((Y.numpy() >= low) & (Y.numpy() <= high)).mean())
-        assert (row.reliability, row.risk_coverage, row.scaled) == (None, None, None)
+        assert (row.reliability, row.scaled) == (None, None)
         assert row.average == (None if row.kind == "point" else "mixture")
         if row.kind == "ensemble":
             gap = float(((means[0] - means[1]) ** 2).mean().sqrt())
@@ -197,7 +198,7 @@ def test_a_task_of_the_users_own() -> None:
     family = ss.Subspace(lambda: nn.Linear(4, 2), ss.Line())
     goal = Y > 0
     batches = list(zip(X.split(50), goal.split(50), strict=True))
-    more = {"hamming": torchmetrics.HammingDistance("multilabel", num_labels=2)}
+    more = [Metric("hamming", "Hamming", "wrong labels", **average(lambda p, y: ((p > 0) != y).double().mean(1)))]
     found = ss.evaluate(family, test=batches, validation=batches, task=Several(), metrics=more, grid=(0.1,), **QUIET)
     assert found.task == "several"
     for row in found.rows:
@@ -215,28 +216,27 @@ LOGITS, LABELS = 2 * normal(200, 10, seed=8), whole(10, 200, seed=9)
 EXAMPLES = list(zip(LOGITS.split(64), LABELS.split(64), strict=True))
 
 
-@pytest.mark.parametrize("kind", ["micro", "macro"])
-def test_metrics_of_torchmetrics_by_name(kind: Any) -> None:
-    module = torchmetrics.F1Score("multiclass", num_classes=10, average=kind)
-    module.update(LOGITS.softmax(1), (LABELS + 1) % 10)  # what it counted before is not ours
-    count = module.compute()
-    found = ss.evaluate(Given(), test=EXAMPLES, validation=EXAMPLES, metrics={"f1": module}, **QUIET)
-    expected = f1_score(LABELS, LOGITS.argmax(1), average=kind)
-    assert found["midpoint"].f1 == pytest.approx(expected, abs=1e-6)
-    assert found["midpoint"].scaled["f1"] == pytest.approx(expected, abs=1e-6)  # type: ignore[index]
-    assert module.compute() == count
-    described = found.metric("f1")
-    assert (described.label, described.lower_is_better) == ("f1", False)
-    assert list(found["midpoint"].metrics) == [*(each.name for each in of_task("classification")), "f1"]
+def test_a_metric_may_be_a_function_of_all_examples() -> None:
+    f1 = Metric(
+        "f1",
+        "F1",
+        "of precision and recall",
+        lower_is_better=False,
+        gathers=True,
+        step=lambda p, y: torch.column_stack([p.probabilities, y]),
+        value=lambda each: multiclass_f1_score(each[:, :-1], each[:, -1].long(), 10),
+    )
+    row = ss.evaluate(Given(), test=EXAMPLES, metrics=[f1], **QUIET)["midpoint"]
+    assert row.f1 == pytest.approx(f1_score(LABELS, LOGITS.argmax(1), average="macro"), abs=1e-6)
 
 
-def test_metrics_that_give_many_numbers_or_have_a_name_that_is_taken_are_refused() -> None:
-    each = torchmetrics.F1Score("multiclass", num_classes=10, average="none")
-    with pytest.raises(ValueError, match="f1 gives 10 numbers: expected one"):
-        ss.evaluate(Given(), test=EXAMPLES, metrics={"f1": each}, **QUIET)
-    one = torchmetrics.Accuracy("multiclass", num_classes=10)
-    with pytest.raises(ValueError, match="there is a metric of that name already"):
-        ss.evaluate(Given(), test=EXAMPLES, metrics={"accuracy": one}, **QUIET)
+def test_what_is_no_metric_or_has_a_name_that_is_taken_is_refused() -> None:
+    for wrong, said in (
+        (["f1"], r"metrics=\['f1'\]: expected instances of subspaces.Metric"),
+        ([METRICS["accuracy"]], "there is a metric called 'accuracy' already"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ss.evaluate(Given(), test=EXAMPLES, metrics=wrong, **QUIET)
 
 
 def test_a_metric_that_is_added_is_in_every_row_and_gone_when_it_is_removed() -> None:

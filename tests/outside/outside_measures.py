@@ -1,8 +1,7 @@
 """A metric and an answer that the package does not know."""
 
 from subspaces.evaluation import ANSWERS, METRICS, Answer, Metric, average
-from subspaces.evaluation.answers import Family
-from subspaces.evaluation.points import Item, kind
+from subspaces.evaluation.points import Family, Item, kind
 
 THIRDS = (1 / 3, 2 / 3)
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from subspaces.evaluation.answers import ANSWERS, Family
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.points import Item, kind
-from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, RiskCoverage, Row
+from subspaces.evaluation.points import Family, Item, items_of, kind
+from subspaces.evaluation.rows import Answered, Choice, Corner, Drawn, Examples, Plane, Reliability, Row
 from subspaces.experiments.training import RECIPES, Recipe, Run, run_files
 
 Array = np.ndarray[Any, Any]
@@ -96,10 +95,9 @@ def row(
     count = random.multinomial(images, chances / chances.sum())
     found = ((np.arange(BINS) + random.random(BINS)) / BINS, random.random(BINS))
     means = [[float(value) if n else None for value, n in zip(each, count, strict=True)] for each in found]
-    curve = RiskCoverage(np.linspace(0.02, 1, 50).tolist(), np.sort(random.uniform(0, 0.3, 50)).tolist())
     metrics = {each.name: float(random.uniform(0.2, 0.9)) for each in of_task("classification")}
     about = ("point" if average is None else "ensemble", role, alphas, cs.tolist(), split, images, metrics)
-    return Row(*about, Reliability(count.tolist(), *means), curve, average, diversity, networks=len(cs))
+    return Row(*about, Reliability(count.tolist(), *means), average, diversity, networks=len(cs))
 
 
 def coefficients(recipe: Recipe, alpha: Any) -> list[float]:
@@ -137,8 +135,8 @@ def answered(recipe: Recipe) -> list[Answered]:
     family = Family(
         shape, [item for item in walk if len(item.places) > 1], middle=definition.middle(), vertices=definition.members
     )
-    found = [ANSWERS.find(name).of(family, "probabilities") for name in recipe.answers if name != "dropout"]
-    return [each for each in found if each is not None]
+    names = [name for name in recipe.answers if name != "dropout"]
+    return items_of(family, names, ["probabilities"])[1]
 
 
 def evaluated(

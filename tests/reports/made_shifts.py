@@ -11,7 +11,7 @@ from typing import Any
 import made_runs
 
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.outliers import METRICS as METRICS_OF_OUTLIERS
+from subspaces.evaluation.measuring import OUTLIER_METRICS
 from subspaces.evaluation.rows import Row
 from subspaces.experiments.training import RECIPES
 
@@ -21,7 +21,7 @@ TOLD = SHOWN[:3]  # of which a mean is told
 PEAKS = {"gaussian_noise": 0.25, "snow": 0.8, "contrast": 0.5, "spatter": 0.0}  # where a line is best
 SEVERITIES = (1, 3)
 METRICS = ("accuracy", "nll", "brier", "ece")
-SCORES = METRICS_OF_OUTLIERS[:2]
+SCORES = OUTLIER_METRICS[:2]
 SETS = {"pure noise": 40, "other digits": 70}
 
 
@@ -87,4 +87,4 @@ def _shifted(record: Evaluation, row: Row, name: str, severity: int) -> Row:
 
 
 def _plain(row: Row, metrics: dict[str, float]) -> Row:
-    return dataclasses.replace(row, metrics=metrics, reliability=None, risk_coverage=None, diversity=None)
+    return dataclasses.replace(row, metrics=metrics, reliability=None, diversity=None)

@@ -100,12 +100,6 @@ class Recorded:
         """Return a column of the logs [seeds, epochs]."""
         return np.array([[row[column] for row in Run.open(folder).log()] for folder in self.runs[name]])
 
-    def risks(self, name: str, wanted: Callable[[Row], bool]) -> tuple[list[float], Array]:
-        """Return coverage and mean risk over seeds of one row of each."""
-        curves = [self.rows(name, seed, wanted)[0].risk_coverage for seed in SEEDS]
-        assert all(curve.coverage == curves[0].coverage for curve in curves)
-        return curves[0].coverage, np.mean([curve.risk for curve in curves], axis=0)
-
 
 # Rows
 

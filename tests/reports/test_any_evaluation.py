@@ -16,10 +16,9 @@ from visiting import data_of, reads, table
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.errors import UserError
-from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.points import Item, kind
+from subspaces.evaluation.points import ANSWERS, Answer, Item, kind
 from subspaces.reports.page import tables
 from subspaces.reports.page.content import Page
 from subspaces.reports.page.walk import walks
@@ -117,13 +116,13 @@ def texts(figure: Any) -> str:
     return " ".join(" ".join(found).split())
 
 
-@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "selective", "diversity", "shift", "shift-along"])
+@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "diversity", "shift", "shift-along"])
 def test_figures_name_what_they_show(own, name: str) -> None:
     figure = ss.plot(name, list(own.values()))
     assert "my simplex" in texts(figure)
     if name not in ("plane", "diversity"):
         assert "my network" in texts(figure)
-    if name in ("reliability", "selective"):
+    if name == "reliability":
         assert "my line: ensemble of 0.1 and 0.9" in texts(figure).replace(":my", ": my")
 
 
@@ -131,8 +130,7 @@ def test_what_there_is_none_of_is_said(own, regression, tokens) -> None:
     for evaluation, name, words in (
         (own["line"], "training", r"my line.* has no log"),
         (own["line"], "betas", "no line or curve with several β"),
-        (regression, "reliability", "numbers: midpoint has no reliability: expected a classification of examples"),
-        (tokens, "selective", "words: midpoint has no risk over coverage"),
+        (regression, "reliability", "numbers: midpoint has no reliability: expected a classification"),
     ):
         with pytest.raises(UserError, match=words):
             evaluation.plot(name)
@@ -195,7 +193,7 @@ def test_a_regression_leaves_out_what_it_has_not(regression, visit, tmp_path: Pa
     (line,) = (line for line in shown["body"] if line[0] == "midpoint")
     assert reads(line[1], row.rmse, digits=3)
     assert reads(line[4], 100 * row.interval_coverage, digits=1)
-    assert page.locator("#walk-reliability, #selective, #training").count() == 0
+    assert page.locator("#walk-reliability, #training").count() == 0
 
 
 def answers_of(evaluation: ss.Evaluation) -> Table:

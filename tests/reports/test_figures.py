@@ -30,7 +30,6 @@ FIT = {  # runs that a figure can be drawn of
     "training": ("standard", "line", "line-beta0"),
     "vertices": ("standard", "line", "simplex2", "simplex3"),
     "reliability": ("line",),
-    "selective": ("standard", "line", "simplex3"),
     "diversity": ("standard", "line", "curve", "simplex3"),
     "shift": ("standard", "line"),
     "shift-along": ("standard", "line"),
@@ -137,7 +136,7 @@ def test_a_legend_that_is_too_wide_takes_fewer_columns_or_more_lines(label, colu
     assert figure.legends == [made]
 
 
-@pytest.mark.parametrize("name", ["reliability", "diversity", "selective"])
+@pytest.mark.parametrize("name", ["reliability", "diversity"])
 def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
     more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
     runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]

@@ -46,14 +46,13 @@ def walked(axes) -> list:
 # Lines: the numbers are those of the series, which the page shows too and where they are compared with the records
 
 
-@pytest.mark.parametrize("name", ["along", "training", "selective"])
+@pytest.mark.parametrize("name", ["along", "training"])
 def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
     groups, metric = groups_of(opened(recorded.folders)), {"along": "ece"}.get(name)
     figure = figures.draw_groups(name, groups, metric, "test")
     every = {
         "along": lambda: series.along(groups, described("ece"), "test"),
         "training": lambda: series.logged(groups, described("l2")),
-        "selective": lambda: series.selective(groups, "test"),
     }[name]()
     axes = figure.axes[0]
     lines = [line for line in axes.lines if len(line.get_xdata()) > 2]
@@ -62,7 +61,7 @@ def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
     for at, (one, line) in enumerate(zip(curved, lines, strict=True)):
         assert np.allclose([line.get_xdata(), line.get_ydata()], [one.curve.grid, one.curve.mean])
         assert_band(axes, at, one.curve.values)
-        assert line.is_dashed() is (one.kind == "points" or (name == "selective" and "ensemble" not in one.label))
+        assert line.is_dashed() is (one.kind == "points")
     levels = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
     for one, level, span in zip((one for one in every if one.kind == "level"), levels, axes.patches, strict=True):
         mean, std = one.curve.mean[0], one.curve.std[0]
@@ -81,10 +80,6 @@ def test_what_the_lines_are_is_said(recorded: Recorded):
     logged = draw("training", recorded.folders)
     assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²"]
     assert labels(logged) == [LABELS[name] for name in NAMES[1:]]
-    selective = draw("selective", recorded.folders)
-    for text, (label, rows) in zip(labels(selective), predictors(recorded, "test"), strict=True):
-        areas = np.array([100 * row.metrics["aurc"] for row in rows])
-        assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
 
 
 def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):

@@ -10,10 +10,10 @@ from matplotlib.container import BarContainer
 from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
 
 from subspaces.errors import UserError
-from subspaces.evaluation import conditions
+from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import groups_of
-from subspaces.evaluation.conditions import Condition, averaged_over, changed
 from subspaces.evaluation.corruptions import CORRUPTIONS
+from subspaces.evaluation.curves import Condition, averaged_over, changed
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Row
 from subspaces.experiments.opening import opened
@@ -35,7 +35,7 @@ def draw(name, sources, **options):
 
 
 def measured(*records: Evaluation) -> list[Condition]:
-    return conditions.conditions(groups_of(opened(list(records))))
+    return curves.conditions(groups_of(opened(list(records))))
 
 
 def those(runs: Records, *names: str) -> list[Evaluation]:
@@ -219,7 +219,7 @@ def test_only_what_all_runs_were_measured_on_is_compared(runs):
     [((0,), ""), ((3,), "severity 3"), ((1, 2, 3, 4, 5), "severities 1–5"), ((0, 1, 2, 5), "severities 1, 2, 5")],
 )
 def test_severities_in_words(severities, words):
-    assert conditions.severities([Condition("fog", "weather", "made", 5, severities)]) == words
+    assert curves.severities([Condition("fog", "weather", "made", 5, severities)]) == words
 
 
 def test_data_of_ones_own_have_a_mean_of_their_own(runs):

@@ -140,7 +140,7 @@ def test_the_numbers_on_shifted_data_and_against_outliers(tmp_path: Path):
     before, after = 100 * line["midpoint"].accuracy, 100 * np.mean([row.accuracy for row in rows])
     change = 100 * (after - before) / before
     assert table.rows[0][:4] == ["midpoint", f"{before:.1f}", f"{after:.1f}", f"{change:+.1f}".replace("-", "−")]
-    auroc = [100 * line.against("midpoint", name).auroc_probability for name in made_shifts.SETS]
+    auroc = [100 * line.row("midpoint", name).auroc_probability for name in made_shifts.SETS]
     assert [row[1] for row in scores.rows if row[0] == "line: midpoint"] == [f"{value:.1f}" for value in auroc]
     heat = data_of(report.write_report(line, tmp_path / "r.html"))["charts"]["shift"]["states"]["0|0"]["plots"][0]
     (shown,) = heat["data"]

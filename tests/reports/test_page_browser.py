@@ -123,6 +123,8 @@ def test_the_keyboard_reaches_everything_and_is_seen(visit, report_of_all):
             "(({ id, tagName }) => [id || tagName, getComputedStyle(document.activeElement).outlineStyle])"
             "(document.activeElement)"
         )
+        if name == "BODY":  # after the last
+            break
         assert outline != "none", name
         reached.add(name)
     assert {"along-metric", "walk-run", "walk-alpha", "planes-plane", "points", "SUMMARY", "INPUT"} <= reached
@@ -151,7 +153,7 @@ def test_names_from_outside_stay_text(visit, tmp_path):
 
 def test_a_report_of_one_network_has_no_empty_sections(visit, recorded, tmp_path):
     page = visit(write_report(opened(recorded.runs["standard"][:1]), tmp_path / "one.html"))
-    assert page.locator("nav a").all_inner_texts() == ["Summary", "Reliability", "Selective prediction", "Runs"]
+    assert page.locator("nav a").all_inner_texts() == ["Summary", "Reliability", "Runs"]
     assert page.locator("#walk-alpha:visible, #walk-point:visible, #walk-triangle:visible").count() == 0
 
 

@@ -14,9 +14,7 @@ from page_cases import (
     SEEDS,
     deviation,
     digits,
-    is_ensemble,
     is_middle,
-    is_pair,
     is_point,
     scale,
 )
@@ -195,22 +193,6 @@ def test_the_vertices_over_the_epochs(charts, recorded):
             assert band["x"] == [*epochs, *epochs[::-1]]
             assert band["y"] == near([*(mean + std), *(mean - std)[::-1]])
     assert caption == "Bands: one standard deviation over seeds."
-
-
-def test_risk_over_coverage(charts, recorded):
-    expected = {"standard": recorded.risks("standard", is_point)}
-    for name in ("line", "curve", "simplex"):
-        wanted = is_ensemble("vertex") if name == "simplex" else is_pair(0.1, "probabilities")
-        words = "3 vertices" if name == "simplex" else "0.1 and 0.9"
-        expected[f"{LABELS[name]}: midpoint"] = recorded.risks(name, is_middle)
-        expected[f"{LABELS[name]}: ensemble of {words}"] = recorded.risks(name, wanted)
-    traces, *_ = plot(charts, "selective")
-    assert [trace["name"] for trace in traces] == list(expected)
-    for trace, (name, (coverage, risk)) in zip(traces, expected.items(), strict=True):
-        assert trace["x"] == near(100 * np.array(coverage), digits=5)
-        assert trace["y"] == near(100 * risk, digits=5)
-        kind = name.partition(": ")[2].partition(" ")[0]
-        assert trace["line"]["dash"] == {"": "dot", "midpoint": "dash", "ensemble": "solid"}[kind]
 
 
 # Planes

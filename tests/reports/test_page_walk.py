@@ -11,8 +11,7 @@ from page_cases import CLASSES, LABELS, METRICS, digits, is_ensemble, is_middle,
 from PIL import Image
 from visiting import PERCENT, chart, eventually, everywhere_in, near, reads
 
-from subspaces.evaluation.examples import pictures
-from subspaces.evaluation.rows import Examples, Row
+from subspaces.evaluation.rows import Examples, Row, pictures
 
 
 def enter(page, name: str, seed: int) -> None:

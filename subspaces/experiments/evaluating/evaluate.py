@@ -16,13 +16,12 @@ from torch import Tensor, nn
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import session
-from subspaces.evaluation.answers import RUNS, of_runs
 from subspaces.evaluation.classification import Classes, log_mean
 from subspaces.evaluation.display import Progress, bars, counted
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task, tally
 from subspaces.evaluation.plane import Network
-from subspaces.evaluation.points import kind, middle_of
+from subspaces.evaluation.points import RUNS, kind, middle_of
 from subspaces.evaluation.rows import Answered, Row, Training
 from subspaces.evaluation.settings import Settings
 from subspaces.experiments import locks
@@ -227,7 +226,7 @@ def _together(
     if first is None or len(trainings) < len(members) or len({each.group for each in trainings}) != 1:
         return None
     alphas: list[Any] = [float(number) for number in range(len(members))]
-    answered = Answered(RUNS, of_runs(len(members)), len(members), RUNS, alphas, "probabilities")
+    answered = Answered(RUNS, f"ensemble of {len(members)} runs", len(members), RUNS, alphas, "probabilities")
     how: dict[str, Any] = {"average": "probabilities", "networks": len(members)}
     seeds = sorted(each.seeds[0] for each in trainings)
     return dataclasses.replace(

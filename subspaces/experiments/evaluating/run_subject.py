@@ -22,11 +22,10 @@ from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import wide
 from subspaces.core.family import Subspace
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.answers import Family
-from subspaces.evaluation.examples import SMALL, small_pictures
 from subspaces.evaluation.measuring import Data
+from subspaces.evaluation.points import Family
 from subspaces.evaluation.predictor import Outputs, Predictor
-from subspaces.evaluation.rows import OUTLIERS
+from subspaces.evaluation.rows import OUTLIERS, SMALL, small_pictures
 from subspaces.evaluation.subject import Constants, Pictures, Subject
 from subspaces.evaluation.tasks import Classification
 from subspaces.experiments import data as datasets
@@ -94,7 +93,7 @@ class CapturedPredictor(Predictor):
         return output.clone(), target
 
     def _joined(self, split: str) -> tuple[Tensor, Tensor]:
-        found = [(wide(self._run(self._networks[0], (x, y))), y) for x, y in self.splits[split]]
+        found = [(wide(self._forward(self._networks[0], (x, y))), y) for x, y in self.splits[split]]
         outputs, targets = zip(*found, strict=True)
         return torch.cat(outputs), torch.cat(targets)
 

@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any
 
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.evaluation.settings import Corruptions
 from subspaces.experiments.paper.claims import Claim
 from subspaces.experiments.paper.scales import Scale, Setup
 from subspaces.experiments.studies.instability import MIXTURES, WORDS, shared_epochs

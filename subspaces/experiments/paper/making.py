@@ -8,8 +8,7 @@ from typing import Any
 
 from subspaces.evaluation.comparing import Group, heading
 from subspaces.evaluation.rows import OUTLIERS
-from subspaces.evaluation.settings import Settings
-from subspaces.evaluation.shifted_data import Corruptions
+from subspaces.evaluation.settings import Corruptions, Settings
 from subspaces.evaluation.statistics import spread
 from subspaces.experiments import locks
 from subspaces.experiments.data import absent

@@ -13,7 +13,7 @@ import torch
 from subspaces.core.family import Subspace
 from subspaces.core.shapes import Line
 from subspaces.errors import ArgumentError
-from subspaces.evaluation import conditions, curves, group_answers
+from subspaces.evaluation import comparing, curves
 from subspaces.evaluation.classification import DISTANCES, Classes
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.evaluation import Evaluation
@@ -141,8 +141,8 @@ def along(found: Measured, label: str) -> BySeed:
 
 def ends(found: Measured, label: str) -> BySeed:
     """Return the accuracy of a subspace's ends, or vertices, on average."""
-    rows = group_answers.answers(found.group(label), alone=True)
-    rows = rows[rows["answer"] == group_answers.ALONE]
+    rows = comparing.answers(found.group(label), alone=True)
+    rows = rows[rows["answer"] == comparing.ALONE]
     return {seeds[0]: float(value) for seeds, value in zip(rows["seeds"], rows["accuracy"], strict=True)}
 
 
@@ -184,7 +184,7 @@ def changes(found: Measured, label: str) -> "pd.DataFrame":
 def best_change(found: Measured, label: str) -> BySeed:
     """Return the change at the point with the best one on each corruption, as the picture shows it."""
     group = found.group(label)
-    best = conditions.best_along(group, conditions.conditions([group]), METRICS["accuracy"])
+    best = curves.best_along(group, curves.conditions([group]), METRICS["accuracy"])
     return {seeds[0]: value for seeds, value in best.items()}
 
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from subspaces.evaluation import comparing, group_answers, statistics
-from subspaces.evaluation.comparing import Group
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation import comparing, statistics
+from subspaces.evaluation.comparing import Group, GroupAnswer, each_answer
 from subspaces.evaluation.metrics import Metric, of_task
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.training.recipe import Recipe
@@ -56,7 +55,7 @@ class Entry(GroupAnswer):
         """Return the difference to the reference, paired by the seed; None for itself, or where that lacks a seed."""
         if reference is None or self is reference:
             return None
-        found = comparing.compare(self.frame, reference.frame, metric)
+        found = statistics.compare(self.frame, reference.frame, metric)
         return found.difference if found is not None and found.seeds == self.seeds else None
 
     def relative_cost(self, reference: "Entry | None") -> float | None:
@@ -99,7 +98,7 @@ def entries_of(group: Group, recipe: Recipe, splits: Sequence[str], images: int,
                 folder = comparing.place(one)
                 raise RunError(f"{folder} has no {wanted.words} on {split!r}: run `subspaces evaluate {folder}`")
     steps = recipe.epochs * -(-images // recipe.batch) * recipe.training_cost
-    others = [group_answers.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
+    others = [comparing.answers(group, split, scaled=scaled, together=True) for split in splits if split != "test"]
     found = []
     for each in each_answer(group, scaled=scaled, together=True):
         held_out = others[0][others[0]["words"] == each.words] if others else each.frame.iloc[:0]

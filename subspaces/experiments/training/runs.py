@@ -24,8 +24,7 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.core import storage
-from subspaces.evaluation.environment import environment
-from subspaces.evaluation.files import append_line, read_lines
+from subspaces.evaluation.files import append_line, environment, read_lines
 from subspaces.experiments import locks
 from subspaces.experiments.locks import Stop
 from subspaces.experiments.training import run_files

@@ -40,7 +40,6 @@ KINDS = {
         "--metric draws another.",
     ),
     "reliability": Kind("confidence", "Accuracy against confidence, and how often each confidence occurs."),
-    "selective": Kind("confidence", "The error among the most confident predictions against the share that is kept."),
     "diversity": Kind("distances", "How different vertices are: in predictions (total variation) and in weights."),
     "shift": Kind(
         "shift",

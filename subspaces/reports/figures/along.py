@@ -15,9 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.comparing import Group, first
 from subspaces.evaluation.curves import described, level, usual
-from subspaces.evaluation.group_answers import first
 from subspaces.reports import series
 from subspaces.reports.figures import style
 from subspaces.reports.figures.style import MARKERS, Look

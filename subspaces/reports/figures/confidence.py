@@ -1,4 +1,4 @@
-"""What confidences are worth: reliability diagrams, and risk against coverage."""
+"""What confidences are worth: reliability diagrams."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,14 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import UserError
 from subspaces.evaluation import statistics
-from subspaces.evaluation.comparing import Group, check_split
+from subspaces.evaluation.comparing import Group, GroupAnswer, check_split, headed
 from subspaces.evaluation.curves import Array
-from subspaces.evaluation.group_answers import GroupAnswer, headed
-from subspaces.reports import series
 from subspaces.reports.figures import style
 
 ACROSS = 4  # diagrams in a row
@@ -26,7 +23,7 @@ DIAGONAL: dict[str, Any] = {"color": "black", "linestyle": style.DASHED, "linewi
 
 def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a diagram for each answer, and below it how often a confidence occurs."""
-    shown = _confident(groups, split, "reliability")
+    shown = _confident(groups, split)
     titles = [_title(answer) for answer in shown]
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)
@@ -54,15 +51,14 @@ def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figu
     return drawing
 
 
-def _confident(groups: Sequence[Group], split: str, part: str) -> list[GroupAnswer]:
-    """Return what stands for each group, if it has reliability or risk over coverage, which not every task has."""
+def _confident(groups: Sequence[Group], split: str) -> list[GroupAnswer]:
+    """Return what stands for each group, if it has reliability, which not every task has."""
     found = headed(groups, split)
     if not found:
         check_split(groups[0], split)
     for answer in found:
-        if any(getattr(row, part) is None for row in answer.curves(split)):
-            what = part.replace("_", " over ")
-            raise UserError(f"{answer.label} has no {what}: expected a classification of examples")
+        if any(row.reliability is None for row in answer.curves(split)):
+            raise UserError(f"{answer.label} has no reliability: expected a classification")
     return found
 
 
@@ -97,27 +93,3 @@ def _diagram(axes: Axes, below: Axes, answer: GroupAnswer, split: str) -> None:
     for each in (axes, below):
         each.set(xlim=(0, 100), xticks=(0, 50, 100))
         each.grid(False, axis="x")
-
-
-def selective(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
-    """Draw the error among the most confident: single networks dashed, ensembles solid, with AURC in the legend."""
-    _confident(groups, split, "risk_coverage")
-    drawing = style.blank(style.COLUMN, 2.5)
-    axes = drawing.add_subplot()
-    looks, handles = style.looks(groups), []
-    for one in series.selective(groups, split):
-        look, group = looks[one.group], groups[one.group]
-        assert one.answer is not None
-        line = look.line if group.single else "-" if one.answer.networks > 1 else style.DASHED
-        drawn = style.band(axes, one.curve, 1.0, look, line, every=8)
-        area = statistics.shown(one.answer.spread("aurc"), 100).replace(" ± ", "\u00a0±\u00a0")
-        drawn.set_label(style.wrapped(f"{one.label} ({area})"))
-        drawn.set_clip_on(False)  # markers on the axes are whole
-        handles.append(drawn)
-    axes.set(xlabel="most confident answers kept (%)", ylabel="error among them (%)", xlim=(0, 100))
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_title(style.heading(groups, split))
-    note = f"AURC, the area below a line, in %\n{style.seeds(groups)}".rstrip()
-    style.legend(drawing, handles, columns=1, title=note)
-    return drawing

@@ -13,11 +13,20 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import ArgumentError, UserError
-from subspaces.evaluation import conditions, curves
-from subspaces.evaluation.comparing import SPLIT, Group, check_split, of_seeds, place, standard_for
-from subspaces.evaluation.conditions import Condition, averaged_over, best_along, changed, on, shifted_rows
-from subspaces.evaluation.curves import described, usual
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import Group, check_split, of_seeds, place, standard_for
+from subspaces.evaluation.curves import (
+    Condition,
+    averaged_over,
+    best_along,
+    changed,
+    described,
+    on,
+    shifted_rows,
+    usual,
+)
 from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.rows import SPLIT
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.reports.figures import along, style
 from subspaces.text import nearest
@@ -92,7 +101,7 @@ def _needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]
             if not len(of_seeds(rows, (seed,))):
                 raise UserError(f"{place(one)} was not measured on shifted data: evaluate it with corruptions")
         check_split(group, SPLIT)
-    found = conditions.conditions(groups)
+    found = curves.conditions(groups)
     if not found:
         raise UserError("the runs were measured on different shifted data: evaluate them alike")
     every = [shifted_rows(group).dropna(axis="columns", how="all") for group in groups]
@@ -103,7 +112,7 @@ def _needed(groups: Sequence[Group], metric: str, split: str) -> list[Condition]
 
 
 def _heading(groups: Sequence[Group], found: Sequence[Condition], split: str) -> str:
-    return " · ".join(part for part in (style.heading(groups, split), conditions.severities(found)) if part)
+    return " · ".join(part for part in (style.heading(groups, split), curves.severities(found)) if part)
 
 
 def _references(groups: Sequence[Group]) -> dict[str, Group]:

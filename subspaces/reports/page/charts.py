@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from plotly import graph_objects as go
 
+from subspaces.evaluation.comparing import each_answer
 from subspaces.evaluation.curves import Curve, described
-from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import begun
 from subspaces.evaluation.rows import Plane
@@ -28,7 +28,6 @@ CLEAR, WHITE, BLACK = "rgba(0,0,0,0)", "rgb(255,255,255)", "rgb(0,0,0)"  # in bo
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 DASHES = {"dot": "2 3", "dash": "6 4", "dashdot": "7 3 2 3", "longdash": "10 4", "longdashdot": "10 3 2 3"}
 LEVELS = {"network": "dot", "midpoint": "dashdot", "dropout": "dash", "random": "longdashdot"}
-RISKS = {"network": "dot", "midpoint": "dash", "average": "dash"}
 BANDS = "Bands: one standard deviation over seeds."
 State = dict[str, Any]
 """A caption, and the traces and the layout of each plot."""
@@ -49,8 +48,7 @@ class Chart:
 
 def charts(page: Page, shifted: Shifted) -> dict[str, Chart]:
     """Return all charts by the section that they stand in."""
-    made = {"along": _along(page), "planes": _planes(page), "training": _training(page)}
-    made |= {"selective": _selective(page), "shift": _shift(shifted)}
+    made = {"along": _along(page), "planes": _planes(page), "training": _training(page), "shift": _shift(shifted)}
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
@@ -156,22 +154,6 @@ def _training(page: Page) -> Chart | None:
     state = _state(BANDS * any(len(one.curve.values) > 1 for one in found[0]), *plots)
     beside = [f"{part.label} of the vertices over the epochs" for part in parts]
     return Chart(beside, {"": state}, legend=_legend(state))
-
-
-def _selective(page: Page) -> Chart | None:
-    found = series.selective(page.groups, page.split)
-    if not found:
-        return None
-    form = ".1f" if page.images < 5000 else ".2f"
-    traces = []
-    for one in found:
-        mean = Series(one.label, one.group, Curve(one.curve.grid, one.curve.mean[None]))
-        traces += _line(mean, form, " %", RISKS.get(one.answer.short, "solid") if one.answer else "solid")
-    layout: dict[str, Any] = {"xaxis_title_text": "Most confident answers kept (%)", "xaxis_range": [0, 101]}
-    layout |= {"xaxis_hoverformat": ".1f", "yaxis_title_text": "Error among them (%)", "yaxis_rangemode": "tozero"}
-    caption = "AURC, in the tables, is the mean height of such a curve. Mean over seeds where there are several."
-    state = _state(caption, (traces, layout))
-    return Chart(["risk over coverage"], {"": state}, legend=_legend(state))
 
 
 # Shifted data

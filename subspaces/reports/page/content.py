@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group, heading, place, standard_for
+from subspaces.evaluation.comparing import Group, each_answer, heading, place, standard_for
 from subspaces.evaluation.curves import shared, usual
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.statistics import Spread
 from subspaces.text import listed

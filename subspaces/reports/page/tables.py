@@ -4,11 +4,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from subspaces.evaluation import conditions
-from subspaces.evaluation.comparing import SPLIT
-from subspaces.evaluation.conditions import Condition
-from subspaces.evaluation.group_answers import GroupAnswer, each_answer
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import GroupAnswer, each_answer
+from subspaces.evaluation.curves import Condition
 from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.rows import SPLIT
 from subspaces.evaluation.statistics import Spread, signed
 from subspaces.reports.page.content import NONE, Page, capital, seeded, unit
 from subspaces.reports.page.walk import middle, run_name
@@ -112,16 +112,16 @@ class Shifted:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.groups = [group for group in page.groups if page.split == SPLIT and conditions.conditions([group])]
-        self.found = conditions.conditions(self.groups)
+        self.groups = [group for group in page.groups if page.split == SPLIT and curves.conditions([group])]
+        self.found = curves.conditions(self.groups)
         self.severities = sorted({severity for each in self.found for severity in each.severities})
-        names = [set(conditions.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in self.groups]
+        names = [set(curves.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in self.groups]
         self.metrics = [each for each in page.metrics if all(each.name in known for known in names)]
-        self.over = conditions.averaged_over(self.found)
-        self.answers = [one for each in self.groups for one in conditions.changed(each, self.over) if self.found]
+        self.over = curves.averaged_over(self.found)
+        self.answers = [one for each in self.groups for one in curves.changed(each, self.over) if self.found]
         sets = [[each.at(severity)] for each in self.found for severity in self.severities]
         self.cells = {
-            group.label: [{one.before.words: one for one in conditions.changed(group, each)} for each in sets]
+            group.label: [{one.before.words: one for one in curves.changed(group, each)} for each in sets]
             for group in self.groups
         }
 
@@ -158,19 +158,19 @@ def _signed(change: Spread) -> str:
 
 def _counted(found: list[Condition]) -> str:
     kind = "corruption" if all(each.group != "given" for each in found) else "set"
-    severities = conditions.severities(found)
+    severities = curves.severities(found)
     return f"{len(found)} {kind}{'' if len(found) == 1 else 's'}{severities and f' at {severities}'}"
 
 
 def outliers(page: Page) -> tuple[Table, list[Metric]] | None:
     """Return how well the answers tell outliers apart, and by which metrics; None where nothing was measured."""
-    groups = [group for group in page.groups if conditions.outlier_sets([group])]
+    groups = [group for group in page.groups if curves.outlier_sets([group])]
     if not groups or page.split != SPLIT:
         return None
-    metrics, rows, names = conditions.outlier_metrics(groups), [], []
-    for key in conditions.outlier_sets(groups):
+    metrics, rows, names = curves.outlier_metrics(groups), [], []
+    for key in curves.outlier_sets(groups):
         for group in groups:
-            for each in each_answer(conditions.against(group, key), of=[one.name for one in metrics]):
+            for each in each_answer(curves.against(group, key), of=[one.name for one in metrics]):
                 rows.append([each.label, *(page.shown(each.spread(one.name), one) for one in metrics)])
                 names.append(f"{key[0]} ({key[1]:,} {page.what})")
     caption = "Telling outliers apart" + ", mean ± standard deviation over seeds" * page.several

@@ -9,11 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from subspaces.errors import MissingPackageError
-from subspaces.evaluation.answers import named
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.examples import pictures
-from subspaces.evaluation.rows import Alpha, Row
+from subspaces.evaluation.points import named
+from subspaces.evaluation.rows import Alpha, Row, pictures
 from subspaces.reports.page.content import Page
 
 SIDE = 64  # pixels of a picture; larger images are made smaller

@@ -15,13 +15,13 @@ import pytest
 from commands import CliRunner, Result
 from helpers import resealed
 from PIL import Image
-from subspaces.experiments.evaluating.evaluate import evaluate_together
 from torch import nn
 from training_cases import DIGITS, train_one
 
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
+from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.studies.compare import ComparisonPlan
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Recipe, Run, RunError
