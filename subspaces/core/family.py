@@ -127,8 +127,10 @@ class Subspace(KeepingStatistics):
     def _dtype(self) -> torch.dtype:
         """The dtype of alpha: float32, or float64 where a weight is."""
         omega: Any = self._modules["omega"]
-        dtypes = [value.dtype for value in omega._parameters.values()]
-        return torch.float64 if torch.float64 in dtypes or torch.complex128 in dtypes else torch.float32
+        for value in omega._parameters.values():
+            if value.dtype in (torch.float64, torch.complex128):
+                return torch.float64
+        return torch.float32
 
     def sample(self, per: Literal["network", "layer"] | None = None) -> Tensor:
         """Draw alpha uniformly, for the network or one per layer; by default as a training step does."""
@@ -180,9 +182,11 @@ class Subspace(KeepingStatistics):
 
     def _weights(self, coefficients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return theta for its places in the network, cast as autocast would if that is wanted."""
-        kind = self.rng.device.type
-        cast = self.cast_weights and torch.is_autocast_enabled(kind)
-        return self._slots.distinct(self.theta(coefficients, torch.get_autocast_dtype(kind) if cast else None))
+        cast = None
+        if self.cast_weights and torch.is_autocast_enabled(self.device.type):
+            cast = torch.get_autocast_dtype(self.device.type)
+        weights, names = self.theta(coefficients, cast), self._slots.names
+        return weights if len(weights) == len(names) else {name: weights[name] for name in names}
 
     def forward(
         self,

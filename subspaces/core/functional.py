@@ -70,10 +70,6 @@ class Slots:
             _compat.forget_weights(part)
         return before
 
-    def distinct(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return weights, in the order of the names, without those under further names of a module."""
-        return weights if len(weights) == len(self.names) else {name: weights[name] for name in self.names}
-
     @property
     def filled(self) -> bool:
         """Whether the network has weights at present."""
@@ -130,7 +126,7 @@ def call(
     """
     if slots is None:
         slots = Slots({"template": network}, weights)
-        weights = slots.distinct(weights)
+        weights = {name: weights[name] for name in slots.names}
     if not torch.compiler.is_compiling():
         with Filled(slots, weights, tracking):
             return network(*args, **kwargs)
