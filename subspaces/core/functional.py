@@ -1,8 +1,7 @@
 """The network without its weights: filled with those of a point, run, and copied.
 
-`torch.utils.checkpoint` keeps the inputs of a part of a network and runs it again when gradients are computed. By then
-the weights of the point are no longer in the network, so a part that is checkpointed while a network runs is
-remembered together with them.
+`torch.utils.checkpoint` runs a part of a network again when gradients are computed. By then the weights of the point
+are no longer in the network, so a part that is checkpointed is remembered together with them.
 """
 
 import copy
@@ -69,11 +68,6 @@ class Slots:
         for part in self._recurrent:
             _compat.forget_weights(part)
         return before
-
-    @property
-    def filled(self) -> bool:
-        """Whether the network has weights at present."""
-        return any(kept[key] is not None for kept, key in self._slots)
 
     @contextmanager
     def emptied(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from subspaces.core import checks
 from subspaces.core._compat import pytree
 from subspaces.core.alpha import to_alpha
-from subspaces.core.selection.selection import shown
+from subspaces.core.selection import shown
 from subspaces.core.shapes import Bezier, Line, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.export import ExportError

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from subspaces.core import batchnorm, checks
 from subspaces.core.family import Subspace
 from subspaces.core.outputs import Outputs
-from subspaces.core.selection.selection import shown
+from subspaces.core.selection import shown
 from subspaces.export import ModelError, damaged
 from subspaces.text import printable
 
