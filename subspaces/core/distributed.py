@@ -48,7 +48,7 @@ def distribute(family: Family, mesh: "DeviceMesh | None" = None) -> Family:
     """
     found: Any = family
     if not is_family(family) or found.mesh is not None:
-        got = checks.shown(family) if not is_family(family) else f"one that is sharded already, over {found.mesh}"
+        got = f"one that is sharded already, over {found.mesh}" if is_family(family) else f"a {type(family).__name__}"
         raise ArgumentError(f"distribute got {got}: expected a Subspace, before anything wraps it, once")
     mesh = _checked(mesh, found.device)
     from torch.distributed.tensor import Shard, distribute_tensor

@@ -1,6 +1,5 @@
 """Nested batches and outputs: moved, cut along the batch and joined again."""
 
-import copy
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from typing import Any, NamedTuple
 
@@ -20,18 +19,6 @@ Pair = namedtuple("Pair", ["left", "right"])
 
 class Typed(NamedTuple):
     only: Any
-
-
-class Attributes(OrderedDict):
-    """A dict whose items are attributes too, and whose constructor takes them by name, as model outputs often are."""
-
-    def __init__(self, **items: Any) -> None:
-        super().__init__(items)
-        self.__dict__.update(items)
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        super().__setitem__(key, value)
-        self.__dict__[key] = value
 
 
 tensors = st.builds(lambda width: torch.arange(7 * width).view(7, width), st.integers(1, 3))
@@ -73,18 +60,6 @@ def test_apply_reaches_every_tensor_keeps_everything_else_and_changes_nothing(va
     assert plain(nested.apply(lambda tensor: tensor - 1, changed)) == before
 
 
-def test_model_outputs_keep_their_attributes():
-    transformers = pytest.importorskip("transformers")
-    encoding = nested.moved(transformers.BatchEncoding({"input_ids": torch.ones(2)}), torch.device("meta"))
-    assert encoding.input_ids.is_meta
-    output = transformers.modeling_outputs.SequenceClassifierOutput(
-        logits=torch.ones(2), hidden_states=(torch.ones(3),)
-    )
-    found = nested.apply(torch.neg, output)
-    assert type(found) is type(output)
-    assert_close([found.logits, *found.hidden_states], [-torch.ones(2), -torch.ones(3)])
-
-
 def test_sizes_of_batches():
     assert nested.batch_size({"a": None, "b": [torch.tensor(1.0), (torch.zeros(4, 2),)], "c": torch.zeros(9)}) == 4
     assert nested.batch_size(["no", {"tensor": 1}, torch.tensor(3.0)]) is None
@@ -111,21 +86,6 @@ def family_of(wrap: Any) -> Subspace:
     return Subspace(lambda: Outputs(wrap), Line(), seed=0)
 
 
-WRAPS = [Pair, lambda y, loss: {"y": y, "loss": loss}, lambda y, loss: defaultdict(list, y=y, loss=loss)]
-
-
-@pytest.mark.parametrize("wrap", WRAPS, ids=["namedtuple", "dict", "defaultdict"])
-def test_a_family_cuts_a_batch_and_joins_the_outputs(wrap):
-    family, twin = family_of(wrap), family_of(wrap)
-    x, table = torch.randn(5, 3), torch.randn(2, 2)  # which is not of the batch
-    found = family(x, table, samples=2)
-    parts = [twin(part, table, alpha=twin.sample()) for part in x.tensor_split(2)]
-    assert type(found) is type(parts[0])
-    joined, *rest = zip(*map(nested.tensors, parts), strict=True)
-    assert torch.equal(nested.tensors(found)[0], torch.cat(joined))
-    assert_close(nested.tensors(found)[1], (3 * rest[0][0] + 2 * rest[0][1]) / 5)  # of all five examples
-
-
 def test_whole_numbers_are_averaged_and_what_is_no_tensor_is_that_of_the_first_group():
     found = family_of(lambda y, loss: [y, torch.tensor(len(y)), "net", None])(torch.randn(5, 3), samples=2)
     assert_close(found[1], torch.tensor((3 * 3 + 2 * 2) / 5))
@@ -142,13 +102,3 @@ def test_whole_numbers_are_averaged_and_what_is_no_tensor_is_that_of_the_first_g
 def test_outputs_that_cannot_be_joined_are_refused(wrap, words):
     with pytest.raises(ValueError, match=words):
         family_of(wrap)(torch.randn(5, 3), samples=2)
-
-
-@pytest.mark.parametrize("wrap", WRAPS[:2])
-def test_cutting_and_joining_compiles_without_a_break(wrap):
-    torch._dynamo.reset()
-    family, x = family_of(wrap), torch.randn(5, 3)
-    compiled = torch.compile(copy.deepcopy(family), backend="eager", fullgraph=True)
-    found, expected = compiled(x=x, samples=2), family(x=x, samples=2)
-    assert type(found) is type(expected)
-    assert_close(nested.tensors(found), nested.tensors(expected))
