@@ -17,7 +17,7 @@ from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.outputs import OutputCheck
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.tasks import Task
-from subspaces.networks.dropout import dropping
+from subspaces.networks.registry import dropping
 
 KEPT = 256  # points whose batch-norm statistics are kept
 Forward = Callable[[Any, Any], Any]

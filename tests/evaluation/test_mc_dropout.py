@@ -16,7 +16,7 @@ from subspaces.core import randomness
 from subspaces.experiments import data
 from subspaces.experiments.training import Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches, statistics_seed
-from subspaces.networks.dropout import dropping
+from subspaces.networks.registry import dropping
 
 PASSES = 3
 

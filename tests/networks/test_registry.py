@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from subspaces.errors import UserError
-from subspaces.networks import MLP, CResNet, CResNet20, LeNet, ResNet18, ResNet50, build, head_name, names
+from subspaces.networks import MLP, CResNet, LeNet, ResNet18, ResNet50, build, head_name
 
 COLOUR, GREY = (3, 32, 32), (1, 8, 8)
 CRESNETS = {f"cresnet{depth}": CResNet for depth in (20, 8, 14, 32, 56)}
@@ -21,10 +21,6 @@ def flat(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 
 
-def test_names():
-    assert names() == tuple(KINDS)
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_own(name: str):
     with torch.device("meta"):
@@ -32,14 +28,6 @@ def test_own(name: str):
         assert type(network) is KINDS[name]
         assert network(torch.empty(2, *COLOUR)).shape == (2, 7)
     assert head_name(network) == "head"
-
-
-def test_a_build_draws_what_the_constructor_draws():
-    torch.manual_seed(0)
-    network = build("cresnet20", classes=10, image_shape=COLOUR, dropout=0.2)
-    torch.manual_seed(0)
-    assert all(map(torch.equal, network.parameters(), CResNet20().parameters()))
-    assert [part.p for part in network.modules() if isinstance(part, nn.Dropout)] == [0.2] * 9
 
 
 @pytest.mark.parametrize("name", ["mlp", f"{__name__}:flat"])
@@ -170,17 +158,6 @@ def test_factory_is_told_what_its_arguments_name(mine: str):
     assert build(f"{mine}:attention", classes=4, image_shape=GREY, dropout=0.25).layer.dropout == 0.25
 
 
-def test_looking_at_a_network_changes_nothing(mine: str):
-    torch.manual_seed(0)
-    network = build(f"{mine}:partly_frozen", classes=10, image_shape=GREY)
-    drawn = torch.rand(1)
-    assert [part.training for part in network] == [False, True, True, True]
-    assert torch.equal(network[1].running_mean, torch.zeros(1, dtype=torch.float64))
-    torch.manual_seed(0)
-    sys.modules[mine].partly_frozen()
-    assert torch.equal(drawn, torch.rand(1))
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -221,76 +198,9 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch):
         build("timm:resnet18", classes=10, image_shape=COLOUR)
 
 
-class TestTimm:
-    @pytest.fixture(autouse=True)
-    def timm(self) -> Any:
-        return pytest.importorskip("timm")
-
-    @pytest.mark.parametrize(
-        ("name", "image_shape", "head"),
-        [("resnet18", COLOUR, "fc"), ("resnet18", (1, 32, 32), "fc"), ("vit_tiny_patch16_224", COLOUR, "head")],
-    )
-    def test_build(self, name: str, image_shape: tuple[int, int, int], head: str):
-        network = build(f"timm:{name}", classes=7, image_shape=image_shape, dropout=0.25)
-        assert network(torch.randn(2, *image_shape)).shape == (2, 7)
-        assert head_name(network) == head
-
-    def test_dropout_is_off_unless_asked_for(self):
-        assert build("timm:ghostnet_050", classes=7, image_shape=COLOUR).drop_rate == 0  # timm's own is 0.2
-
-    def test_unknown(self):
-        with pytest.raises(ValueError, match=r"timm has no network 'resnet_18' \(did you mean 'resnet"):
-            build("timm:resnet_18", classes=7, image_shape=COLOUR)
-
-
-class TestTorchvision:
-    @pytest.fixture(autouse=True)
-    def torchvision(self) -> Any:
-        return pytest.importorskip("torchvision")
-
-    @pytest.mark.parametrize(
-        ("name", "head"), [("resnet18", "fc"), ("wide_resnet50_2", "fc"), ("vit_b_32", "heads.head")]
-    )
-    def test_build(self, name: str, head: str):
-        network = build(f"torchvision:{name}", classes=7, image_shape=(3, 64, 64))
-        assert network(torch.randn(2, 3, 64, 64)).shape == (2, 7)
-        assert head_name(network) == head
-
-    def test_dropout(self):
-        network = build("torchvision:mobilenet_v2", classes=7, image_shape=COLOUR, dropout=0.25)
-        assert network.classifier[0].p == 0.25
-        assert build("torchvision:mobilenet_v2", classes=7, image_shape=COLOUR).classifier[0].p == 0
-        with pytest.raises(ValueError, match="'torchvision:resnet18' has no dropout"):
-            build("torchvision:resnet18", classes=7, image_shape=COLOUR, dropout=0.25)
-
-    def test_one_output_while_training(self):
-        network = build("torchvision:googlenet", classes=7, image_shape=COLOUR)
-        assert network(torch.randn(2, *COLOUR)).shape == (2, 7)
-
-    def test_unknown(self):
-        with pytest.raises(ValueError, match="torchvision has no classifier 'fcn_resnet50' "):
-            build("torchvision:fcn_resnet50", classes=7, image_shape=COLOUR)
-
-    def test_images_it_does_not_take(self):
-        with pytest.raises(ValueError, match="takes images of 3 channels"):
-            build("torchvision:resnet18", classes=7, image_shape=GREY)
-        with pytest.raises(ValueError, match=r"does not take images of shape \(3, 32, 32\)"):
-            build("torchvision:alexnet", classes=7, image_shape=COLOUR)
-        with pytest.raises(ValueError, match=r"cannot be built with .*image_size=40"):
-            build("torchvision:vit_b_32", classes=7, image_shape=(3, 40, 40))
-
-
 # The head.
 
 
 def test_head_name():
     assert head_name(nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.Linear(2, 3), nn.ReLU()))) == "1.0"
     assert head_name(nn.Sequential(nn.Linear(1, 2), parametrizations.spectral_norm(nn.Linear(2, 3)))) == "1"
-
-
-@pytest.mark.parametrize(
-    "module", [nn.Linear(1, 1), nn.Sequential(nn.ReLU()), parametrizations.weight_norm(nn.Linear(1, 1))]
-)
-def test_head_name_where_there_is_none(module: nn.Module):
-    with pytest.raises(ValueError, match="has no submodule that owns parameters"):
-        head_name(module)
