@@ -99,11 +99,6 @@ def attention(classes, dropout):
             return self.head(self.layer(x[:, 0], x[:, 0], x[:, 0])[0].flatten(1))
     return Net()
 
-def partly_frozen():
-    network = nn.Sequential(nn.BatchNorm2d(1), nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 10)).double()
-    network[0].eval()
-    return network
-
 def pair():
     class Net(nn.Linear):
         def forward(self, x):
@@ -198,7 +193,59 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch):
         build("timm:resnet18", classes=10, image_shape=COLOUR)
 
 
-# The head.
+class TestTimm:
+    @pytest.fixture(autouse=True)
+    def timm(self) -> Any:
+        return pytest.importorskip("timm")
+
+    @pytest.mark.parametrize(
+        ("name", "image_shape", "head"),
+        [("resnet18", COLOUR, "fc"), ("resnet18", (1, 32, 32), "fc"), ("vit_tiny_patch16_224", COLOUR, "head")],
+    )
+    def test_build(self, name: str, image_shape: tuple[int, int, int], head: str):
+        network = build(f"timm:{name}", classes=7, image_shape=image_shape, dropout=0.25)
+        assert network(torch.randn(2, *image_shape)).shape == (2, 7)
+        assert head_name(network) == head
+
+    def test_dropout_is_off_unless_asked_for(self):
+        assert build("timm:ghostnet_050", classes=7, image_shape=COLOUR).drop_rate == 0  # timm's own is 0.2
+
+    def test_unknown(self):
+        with pytest.raises(ValueError, match=r"timm has no network 'resnet_18' \(did you mean 'resnet"):
+            build("timm:resnet_18", classes=7, image_shape=COLOUR)
+
+
+class TestTorchvision:
+    @pytest.fixture(autouse=True)
+    def torchvision(self) -> Any:
+        return pytest.importorskip("torchvision")
+
+    @pytest.mark.parametrize(
+        ("name", "head"), [("resnet18", "fc"), ("wide_resnet50_2", "fc"), ("vit_b_32", "heads.head")]
+    )
+    def test_build(self, name: str, head: str):
+        network = build(f"torchvision:{name}", classes=7, image_shape=(3, 64, 64))
+        assert network(torch.randn(2, 3, 64, 64)).shape == (2, 7)
+        assert head_name(network) == head
+
+    def test_dropout(self):
+        network = build("torchvision:mobilenet_v2", classes=7, image_shape=COLOUR, dropout=0.25)
+        assert network.classifier[0].p == 0.25
+        assert build("torchvision:mobilenet_v2", classes=7, image_shape=COLOUR).classifier[0].p == 0
+        with pytest.raises(ValueError, match="'torchvision:resnet18' has no dropout"):
+            build("torchvision:resnet18", classes=7, image_shape=COLOUR, dropout=0.25)
+
+    def test_unknown(self):
+        with pytest.raises(ValueError, match="torchvision has no classifier 'fcn_resnet50' "):
+            build("torchvision:fcn_resnet50", classes=7, image_shape=COLOUR)
+
+    def test_images_it_does_not_take(self):
+        with pytest.raises(ValueError, match="takes images of 3 channels"):
+            build("torchvision:resnet18", classes=7, image_shape=GREY)
+        with pytest.raises(ValueError, match=r"does not take images of shape \(3, 32, 32\)"):
+            build("torchvision:alexnet", classes=7, image_shape=COLOUR)
+        with pytest.raises(ValueError, match=r"cannot be built with .*image_size=40"):
+            build("torchvision:vit_b_32", classes=7, image_shape=(3, 40, 40))
 
 
 def test_head_name():
