@@ -1,6 +1,7 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -201,3 +202,12 @@ def test_mix_is_the_weighted_sum(dtype):
         assert found.dtype == dtype
         assert found.shape == (11,)
         assert_close(found, expected.to(dtype))
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-15, 1e-8, 1.0, 1e8, 1e15])
+@pytest.mark.parametrize("factor", [1e-30, 1.0, 1e30])
+def test_very_short_and_very_long_vertices_give_no_warning(scale, factor):
+    made = family(scale)
+    with np.errstate(all="raise"):
+        (made.penalty() * factor).backward()
+    assert made.omega["weights"].grad is not None
