@@ -36,20 +36,18 @@ class Subspace(KeepingStatistics):
             start. It is copied and left alone.
         shape: `Line()`, `Bezier(bends)`, `Simplex(m)`, or any other `Shape`.
         layerwise: draw one alpha for each layer instead of one for the whole network.
-        init: "independent" vertices, the default for a function, or "point" for all of them at one network,
-            the default for a module and the only choice there.
+        init: "independent" vertices, by default for a function, or "point": all at one network, always for a module.
         offset: with init="point", set the vertices apart by random steps of this length, relative to that of each
             penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
         penalised: `penalised(name, parameter)`, whether the penalty and the distances look at a parameter; by default
             at all but one-dimensional ones (biases, scales and shifts of norms).
-        groups: `groups(network)` makes the optimiser groups of one network, as torch takes them; those of
-            `parameter_groups()` are then the same, with the vertices in them.
+        groups: `groups(network)` makes the optimiser groups of a network; `parameter_groups()` has the same of vertices.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
         statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first
             training call and every so many, and keep the statistics of those passes only.
 
-    Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied
-    weights stay tied. Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
+    Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied weights stay tied.
+    Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
 
     Example:
         >>> family = Subspace(make_net, Simplex(3))
@@ -82,6 +80,7 @@ class Subspace(KeepingStatistics):
         self.cast_weights = False  # the weights of linear layers and convolutions, at once, under autocast
         labels, self.options = initial.grouped(networks[0], groups)
         self.layout = Layout.of(networks[0], penalised, labels)
+        self.layers = self.layout.layers  # the names of the modules that directly own trainable parameters
         named = [dict(each.named_parameters(remove_duplicate=False)) for each in networks]
         packed = {group.name: torch.stack([group.pack(each) for each in named]) for group in self.layout.groups}
         self.omega = nn.ParameterDict(packed)
@@ -115,11 +114,6 @@ class Subspace(KeepingStatistics):
     def mesh(self) -> "DeviceMesh | None":
         """The devices that the vertices are cut over; None before `subspaces.distribute`."""
         return distributed.mesh_of(self.omega.values())
-
-    @property
-    def layers(self) -> tuple[str, ...]:
-        """The names of the layers: the modules that directly own trainable parameters."""
-        return self.layout.layers
 
     @property
     def _dtype(self) -> torch.dtype:
@@ -194,10 +188,9 @@ class Subspace(KeepingStatistics):
         """Run the network at alpha, or at a fresh draw in train mode, or at the midpoint in eval mode.
 
         Args:
-            args, kwargs: the network's inputs, as it takes them.
             alpha: the point, a number or a list of numbers or a tensor, or one point per layer.
-            samples: in train mode, cut the batch into this many groups, each with its own alpha: every
-                input whose first dimension is the batch; outputs are joined along theirs.
+            samples: in train mode, cut the batch into this many groups with an alpha each: every input whose first
+                dimension is the batch; outputs are joined along theirs.
             features: the name of a module whose input is wanted too; the result is then `Sampled`.
             outside: allow points outside the domain, such as -0.05 and 1.05 on a line.
         """
@@ -345,13 +338,6 @@ class Subspace(KeepingStatistics):
     def extra_repr(self) -> str:
         weights = sum(omega.shape[1] for omega in self.omega.values())
         return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_slots": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._slots = functional.Slots(self._modules, self.layout.entries)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from subspaces.core.storage import TRIES, sweep
+from subspaces.core.storage import sweep
 
 if TYPE_CHECKING:
     from subspaces.experiments.training.signals import Stop
 
 PAUSE = 0.1  # seconds between two looks at what others do
+TRIES = 100  # to lock what others replace or remove
 T = TypeVar("T")
 R = TypeVar("R")
 
