@@ -41,7 +41,7 @@ class Subspace(KeepingStatistics):
             penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
         penalised: `penalised(name, parameter)`, whether the penalty and the distances look at a parameter; by default
             at all but one-dimensional ones (biases, scales and shifts of norms).
-        groups: `groups(network)` makes the optimiser groups of a network; `parameter_groups()` has the same of vertices.
+        groups: `groups(network)` makes the optimiser groups of a network; `parameter_groups()` returns the same.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
         statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first
             training call and every so many, and keep the statistics of those passes only.
