@@ -241,17 +241,6 @@ def test_loaders(make, wrap, cap):
     check_statistics(net, by_hand(weights, batches[:cap]))
 
 
-def test_batches_go_to_the_device_of_the_module():
-    net = nn.Sequential(nn.Linear(2, 2, device="meta"), nn.BatchNorm1d(2))
-    seen: list[str] = []
-
-    def forward(module: nn.Module, batch: dict[str, Any]) -> None:
-        seen.extend([batch["x"].device.type, batch["more"][0].device.type])
-
-    recalibrate(net, [{"x": x, "more": [x]} for x in images(2)], forward=forward)
-    assert seen == ["meta"] * 4
-
-
 @pytest.mark.gpu
 @kinds
 def test_on_a_gpu(make):

@@ -1,6 +1,5 @@
 """The call belongs to the network: its inputs by position or name, the point by keyword."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -92,31 +91,3 @@ def test_a_network_with_an_input_of_ours_is_refused(name):
     )
     with pytest.raises(ValueError, match=f"an input named '{name}', which a family's own call takes: wrap"):
         ss.Subspace(space["Net"], ss.Line())
-
-    class Wrapped(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = space["Net"]()
-
-        def forward(self, x: Tensor, factor: float) -> Any:
-            return self.network(x, **{name: factor})
-
-    family = ss.Subspace(Wrapped, ss.Line()).eval()
-    assert_close(family(x, factor=3.0), 3 * family(x, factor=1.0))
-
-
-class Doubling(ss.Subspace):
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)
-
-
-class Fixed(ss.Subspace):
-    def forward(self, x: Tensor, other: Tensor) -> Any:
-        return super().forward(x, other, alpha=0.3)
-
-
-def test_a_subclass_may_have_a_forward_of_its_own():
-    expected = pair()(x, other, alpha=0.3)
-    doubling, fixed = pair(Doubling), copy.deepcopy(pair(Fixed))
-    assert_close(doubling(x, other, alpha=0.3), 2 * expected)
-    assert_close(fixed(x, other), expected)

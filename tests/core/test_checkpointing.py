@@ -60,12 +60,6 @@ def test_the_gradients_are_the_same(part):
         assert torch.equal(found, expected)
 
 
-def test_the_gradients_are_the_same_when_compiled():
-    torch.compiler.reset()
-    for found, expected in zip(gradients(True, compiled=True), gradients(False, compiled=True), strict=True):
-        assert torch.equal(found, expected)
-
-
 def test_a_reentrant_checkpoint_is_refused_with_what_to_pass():
     family = ss.Subspace(lambda: Net(True, use_reentrant=True), ss.Line())
     with pytest.raises(RuntimeError, match=r"use_reentrant=True, which cannot.*pass use_reentrant=False"):

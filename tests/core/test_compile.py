@@ -113,17 +113,6 @@ def test_penalty_and_loss_are_one_graph(shape: ss.Shape, counter):
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("average", ["probabilities", "logits"])
-def test_ensemble(average: str, forward_counter):
-    ensemble = family(ss.Simplex(3)).ensemble([[1.0, 0, 0], [0, 0.5, 0.5]], average)
-    ss.recalibrate(ensemble, [batch(seed)[0] for seed in range(3)])
-    compiled = torch.compile(ensemble.eval(), backend=forward_counter, fullgraph=True)
-    for step in range(3):
-        x, _ = batch(step)
-        assert_close(compiled(x), ensemble(x))
-    assert forward_counter.frame_count == 1
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it imports the compiler
 def test_inductor():
     """The backend that users get, with a real compiler."""

@@ -197,19 +197,6 @@ def test_what_looks_like_probabilities_is_not_taken_for_logits_without_a_word(av
         Ensemble([nn.Sequential(net, Wrapped(torch.Tensor.bfloat16)) for net in members], average)(x.double())
 
 
-@pytest.mark.parametrize(
-    ("average", "options", "words"),
-    [
-        ("probabilities", {"outputs": "probability"}, "did you mean 'probabilities'"),
-        ("probabilities", {"outputs": 3}, "outputs=3: expected one of 'logits'"),
-        ("outputs", {"outputs": "logits"}, "average='outputs': expected it with an average of classes"),
-    ],
-)
-def test_outputs_that_do_not_fit_the_average_are_refused(average, options, words):
-    with pytest.raises(ss.UserError, match=words):
-        Ensemble(trio(), average, **options)
-
-
 # How sure it is
 
 
@@ -328,6 +315,8 @@ def constant(output: Any) -> list[nn.Module]:
             "for a batch of 6: expected .batch, classes",
         ),
         (lambda: Ensemble(trio(), dim=2), ValueError, r"dim=2: expected a dimension.*\(6, 4\)"),
+        (lambda: Ensemble(trio(), outputs="probability"), ValueError, "did you mean 'probabilities'"),
+        (lambda: Ensemble(trio(), "outputs", outputs="logits"), ValueError, "expected it with an average of classes"),
         (lambda: Ensemble(trio(), dim=-3), ValueError, r"dim=-3: expected a dimension.*\(6, 4\)"),
         (lambda: Ensemble([Wrapped(lambda x: x.sigmoid())], "sigmoid"), ValueError, "look like probabilities"),
     ],

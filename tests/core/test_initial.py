@@ -36,17 +36,6 @@ def test_factory_makes_one_network_per_vertex(shape):
         assert not torch.equal(family.vertex(j)["conv.weight"], family.vertex(k)["conv.weight"])
 
 
-@pytest.mark.parametrize("network", [Small, Small()], ids=["factory", "module"])
-def test_all_vertices_start_at_one_point(network):
-    family = Subspace(network, Simplex(4), init="point", offset=0.0)
-    for index in range(1, 4):
-        first, other = family.vertex(0), family.vertex(index)
-        assert all(torch.equal(first[name], other[name]) for name in first)
-    assert family.distances().l2.eq(0).all()
-    if isinstance(network, nn.Module):
-        assert_vertex_is(family, 0, network)
-
-
 def test_frozen_parameters_and_buffers_are_the_modules_own():
     module = Small()
     module.conv.requires_grad_(False)

@@ -68,19 +68,6 @@ def test_channels_last_weights_stay_so_without_a_copy(shape):
     assert row.eq(1).all()
 
 
-def test_groups_by_being_a_weight():
-    layout = Layout.of(Small())
-    assert names(layout) == {
-        "weights": ["conv.weight", "head.weight"],
-        "others": ["conv.bias", "norm.weight", "norm.bias", "head.bias"],
-    }
-    assert [group.penalised for group in layout.groups] == [True, False]
-    assert layout.layers == ("conv", "norm", "head")
-    assert {name: layout.layers[entry.layer] for name, entry in layout.entries.items()} == {
-        name: name.partition(".")[0] for name in layout.entries
-    }
-
-
 def test_groups_by_label_and_penalty():
     labels = {name: name.partition(".")[0] for name, _ in Small().named_parameters()}
     layout = Layout.of(Small(), lambda name, p: name == "conv.weight", labels)

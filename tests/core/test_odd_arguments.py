@@ -140,17 +140,6 @@ def test_odd_batches_are_named(loader: Any, words: str) -> None:
         evaluate(validation=loader)
 
 
-def test_batches_of_several_sizes_and_kinds_are_one_loader() -> None:
-    whole = ss.evaluate(line(), test=DATA, progress=False)
-    parts = [EMPTY, (X[:3], Y[:3]), {"input": X[3:4], "labels": Y[3:4]}, EMPTY, (X[4:], Y[4:].tolist())]
-    again = ss.evaluate(line(), test=parts, outliers=[EMPTY, (X, Y)], progress=False)
-    assert again["midpoint"].count == 8
-    for name, value in whole["pair"].metrics.items():
-        assert again["pair"].metrics[name] == pytest.approx(value, rel=1e-6)
-    selected = [line().select(each, points=3, folds=0).value for each in (DATA, parts)]
-    assert selected[0] == pytest.approx(selected[1], rel=1e-6)
-
-
 # Memory that runs out
 
 

@@ -97,10 +97,3 @@ def test_the_estimate_is_unbiased_and_the_best_of_the_grid_is_not(case: Case) ->
     assert float(naive.mean() - truth.mean()) > 3 * noise(naive)
     covered = (gains - true_gains(case)).abs() <= 2 * errors
     assert float(covered.double().mean()) > 0.8
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_handful_of_examples_moves_nothing(n: int) -> None:
-    losses = torch.ones(21, n, dtype=torch.float64)
-    losses[3] = torch.linspace(0, 0.1, n)
-    assert choice(losses) == MIDDLE

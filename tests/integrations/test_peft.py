@@ -1,7 +1,7 @@
 """peft: families of adapters on one base, trained and saved; and trained adapters as the vertices of a family."""
 
 import re
-from functools import partial, partialmethod
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ pytest.importorskip("peft", reason="peft is not installed")
 
 import peft
 from hf_models import TOKENS, arguments, assert_same, classified, classifier
-from safetensors import safe_open
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -72,18 +71,6 @@ def test_the_midpoint_merges_into_a_plain_model(trained: ss.Subspace, tmp_path: 
         assert_close(again(input_ids=TOKENS).logits, expected)
         pair = trained.ensemble([0.0, 1.0], share=True).eval()
         assert_close(pair(input_ids=TOKENS).sum(-1), torch.ones(24))
-
-
-def test_a_checkpoint_of_adapters_holds_no_base_and_continues(tmp_path: Path) -> None:
-    steps: dict[str, Any] = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    settings = arguments(tmp_path, gradient_checkpointing=True, **steps)
-    made = partial(SubspaceTrainer, args=settings, train_dataset=classified(), shared=False)
-    whole, again = (made(family_of(with_lora(), ss.Simplex(3))) for _ in range(2))
-    whole.train()
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
-    with safe_open(tmp_path / "checkpoint-4" / "family.safetensors", "pt") as file:
-        assert not [name for name in file.keys() if "base_layer" in name]  # noqa: SIM118 (it is no dict)
 
 
 # Several trained adapters
