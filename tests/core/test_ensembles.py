@@ -317,6 +317,7 @@ def constant(output: Any) -> list[nn.Module]:
         (lambda: Ensemble(trio(), dim=2), ValueError, r"dim=2: expected a dimension.*\(6, 4\)"),
         (lambda: Ensemble(trio(), outputs="probability"), ValueError, "did you mean 'probabilities'"),
         (lambda: Ensemble(trio(), "outputs", outputs="logits"), ValueError, "expected it with an average of classes"),
+        (lambda: Ensemble(trio(), dim="last"), TypeError, "dim='last': expected an integer"),
         (lambda: Ensemble(trio(), dim=-3), ValueError, r"dim=-3: expected a dimension.*\(6, 4\)"),
         (lambda: Ensemble([Wrapped(lambda x: x.sigmoid())], "sigmoid"), ValueError, "look like probabilities"),
     ],
