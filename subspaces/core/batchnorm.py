@@ -94,7 +94,7 @@ def recalibrate(
             norm.momentum = None
         device = next(each.device for each in chain(network.parameters(), network.buffers()))
         for count, batch in enumerate(stream, 1):  # noqa: B007
-            (forward or _call)(network, nested.moved(batch, device))
+            _run(network, nested.moved(batch, device), forward or _call)
         if not count:
             raise ArgumentError("recalibrate got a loader without batches, or with no examples: expected training data")
         distributed.average_statistics(norms.values(), mesh, counting=True)
@@ -161,6 +161,19 @@ def _momenta(norms: Iterable[BatchNorm]) -> Iterator[None]:
     finally:
         for norm, momentum in before:
             norm.momentum = momentum
+
+
+def _run(network: nn.Module, batch: Any, forward: Forward) -> None:
+    """Run a network in train mode on a batch, or say why one example is too few."""
+    try:
+        forward(network, batch)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ArgumentError(
+            f"recalibrate got a batch with one value per channel, which has no variance ({error}): leave the last "
+            "batch out (drop_last=True), or use batches of another size"
+        ) from None
 
 
 def _call(network: nn.Module, batch: Any) -> None:

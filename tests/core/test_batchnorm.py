@@ -302,6 +302,7 @@ NAN = torch.full((2, 2, 4, 4), torch.nan, dtype=torch.float64)
         (Net, [], {}, "loader without batches"),
         (Net, [EMPTY, (EMPTY, torch.zeros(0))], {}, r"no examples.*expected"),
         (Net, [*images(1), NAN], {}, r"statistics of 'norm1' are not finite"),
+        (Net, [images(1)[0], images(1, size=1)[0]], {}, r"one value per channel.*\(drop_last=True\)"),
         (lambda: Ensemble([Net()]), [NAN], {}, r"statistics of 'members.0.norm1' are not finite"),
         (family, [*images(1), NAN], {}, r"statistics of 'norm1' are not finite"),
         (lambda: nn.Sequential(Net(), nn.InstanceNorm1d(4, track_running_stats=True)), images(), {}, r"1 is an Instan"),
