@@ -15,7 +15,7 @@ from subspaces.experiments.training.batches import training_batches
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.networks import registry
-from subspaces.networks.convolution import Conv2d
+from subspaces.networks.models import Conv2d
 
 Batch = tuple[Tensor, Tensor]
 

@@ -21,8 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from subspaces.core import randomness
-from subspaces.core.selection import rule
+from subspaces.core import randomness, search
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.points import GRID, kind
 from subspaces.evaluation.predictor import Predictor
@@ -57,8 +56,8 @@ def best(losses: Tensor, middle: int, level: float, seed: int) -> int:
 def drawn(losses: Losses, middle: int, count: int, draws: int) -> Iterator[dict[str, Any]]:
     """Yield what each way to choose gives on the other images, over many draws of so many."""
     ways: dict[str, tuple[str, Callable[[Tensor, int, float, int], int]]] = {
-        "nll": ("nll", rule.safest),
-        "entropy, no labels": ("entropy", rule.safest),
+        "nll": ("nll", search.safest),
+        "entropy, no labels": ("entropy", search.safest),
         "nll, without the rule": ("nll", best),
     }
     n = losses["nll"].shape[1]

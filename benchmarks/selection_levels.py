@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 import subspaces as ss
-from subspaces.core.selection import rule
-from subspaces.core.selection.criteria import criterion
-from subspaces.core.selection.search import Losses, grid
+from subspaces.core import search
+from subspaces.core.search import Losses, grid
+from subspaces.core.selection import criterion
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.files import processor
 from subspaces.experiments.evaluating.run_subject import run_subjects
@@ -51,7 +51,7 @@ def gains(losses: Tensor, examples: int, level: float, draws: int) -> list[float
             [examples]
         )
         few, rest = losses[:, some], losses[:, others].mean(1)
-        chosen = int(few.mean(1).argmin()) if level == 1 else rule.safest(few, MIDDLE, level, 0)
+        chosen = int(few.mean(1).argmin()) if level == 1 else search.safest(few, MIDDLE, level, 0)
         found.append(float(rest[MIDDLE] - rest[chosen]))
     return found
 

@@ -9,8 +9,8 @@ from subspaces.core.batchnorm import recalibrate
 from subspaces.core.distributed import distribute
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
-from subspaces.core.features import Sampled
 from subspaces.core.memory import keep_memory
+from subspaces.core.nested import Sampled
 from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.core.storage import FileError, load, save

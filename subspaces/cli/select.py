@@ -11,7 +11,7 @@ from rich.markup import escape
 from subspaces import api
 from subspaces.cli import parser, printing
 from subspaces.cli.errors import usage
-from subspaces.core.selection.selection import shown
+from subspaces.core.selection import shown
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.files import to_json
 from subspaces.experiments.evaluating import selection as run_selection

@@ -1,8 +1,4 @@
-"""The private parts of torch that the core uses, all in one place.
-
-Another version of torch may lack any of them. Importing this module works all the same; where there is a safe way
-without a missing name, that one is taken.
-"""
+"""The private parts of torch that the core uses, all in one place; another version of torch may lack any of them."""
 
 import weakref
 from collections.abc import Callable
@@ -71,17 +67,13 @@ def run_last(context: Any) -> None:
 
 
 @cache
-def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]], check: Callable[[], None]) -> bool:
+def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]], check: Callable[[], None]) -> None:
     """Pass what torch's checkpoints will run again through `again`, and call `check` before reentrant ones.
 
-    The first call installs this, once for the process. Where this version of torch does not allow it (False), a
-    checkpoint runs a part of a family again without its weights, which raises an error.
+    The first call installs this, once for the process.
     """
     module: Any = torch.utils.checkpoint
-    kept = getattr(module, "_checkpoint_without_reentrant_generator", None)
-    if kept is None or not hasattr(module, "CheckpointFunction"):
-        return False
-    reentrant = module.CheckpointFunction.apply
+    kept, reentrant = module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply
 
     def keep(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return kept(again(function), *args, **kwargs)
@@ -91,4 +83,3 @@ def watch_checkpoints(again: Callable[[Callable[..., Any]], Callable[..., Any]],
         return reentrant(*args)
 
     module._checkpoint_without_reentrant_generator, module.CheckpointFunction.apply = keep, checked
-    return True

@@ -3,10 +3,9 @@
 import copy
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
-from operator import length_hint
 from typing import Any, Self, TypeVar
 
 import torch
@@ -24,11 +23,6 @@ STALE = (
     "the family's batch-norm statistics come from training at random points and belong to none of them: "
     "its predictions in eval mode are noise. Before you evaluate it, write subspaces.recalibrate(family, "
     "train_loader), or make it with Subspace(…, statistics_every=10), which keeps those of the midpoint fresh"
-)
-MOVED = (
-    "training at random points changed buffer {} of the network, which recalibrate does not renew and predictions in "
-    "eval mode use: it belongs to no point of the family. If it is a running mean or the like, run some training "
-    "batches at the midpoint first: with torch.no_grad(): family(x, alpha=family.shape.midpoint())"
 )
 RANDOM = (
     "the family predicts without gradients in train mode, so each call is at another random point: call family.eval() "
@@ -55,7 +49,6 @@ def recalibrate(
     *,
     alpha: Alpha | None = None,
     batches: int | None = None,
-    progress: bool = False,
     forward: Forward | None = None,
     finite: bool = True,
 ) -> Module:
@@ -70,7 +63,6 @@ def recalibrate(
         loader: yields inputs, (input, target) pairs, or dicts of keyword arguments.
         alpha: for a family, the point whose statistics it shall hold, by default the midpoint.
         batches: use at most this many batches.
-        progress: show a progress bar.
         forward: runs the network on a batch where the default does not fit, such as
             `lambda net, batch: net(batch.x, batch.edge_index)`.
         finite: refuse statistics that are not finite, such as those of images with NaN.
@@ -94,15 +86,15 @@ def recalibrate(
     if family is not None:
         network, mesh = family.at(family.shape.midpoint() if alpha is None else alpha, share=True), family.mesh
     norms, count = tracked(network), 0
-    progress = progress and distributed.is_first(mesh)
-    with _restoring(network, norms.values()), closing(_batches(loader, batches, progress)) as stream:
+    stream = islice((batch for batch in loader if not nested.is_empty(batch)), batches)
+    with _restoring(network, norms.values()):
         network.train()
         for norm in norms.values():
             norm.reset_running_stats()
             norm.momentum = None
         device = next(each.device for each in chain(network.parameters(), network.buffers()))
         for count, batch in enumerate(stream, 1):  # noqa: B007
-            (forward or _call)(network, nested.moved(batch, device))
+            _run(network, nested.moved(batch, device), forward or _call)
         if not count:
             raise ArgumentError("recalibrate got a loader without batches, or with no examples: expected training data")
         distributed.average_statistics(norms.values(), mesh, counting=True)
@@ -162,19 +154,26 @@ def _restoring(network: nn.Module, norms: Iterable[BatchNorm]) -> Iterator[None]
 
 @contextmanager
 def _momenta(norms: Iterable[BatchNorm]) -> Iterator[None]:
-    """Restore momenta at the end, and count no empty batches, which have no mean and variance."""
-
-    def count(norm: Any, inputs: Any, output: Tensor) -> None:
-        if norm.training and norm.num_batches_tracked is not None and not output.numel():
-            norm.num_batches_tracked.sub_(1)
-
-    before = [(norm, norm.momentum, norm.register_forward_hook(count)) for norm in norms]
+    """Restore momenta at the end."""
+    before = [(norm, norm.momentum) for norm in norms]
     try:
         yield
     finally:
-        for norm, momentum, hook in before:
+        for norm, momentum in before:
             norm.momentum = momentum
-            hook.remove()
+
+
+def _run(network: nn.Module, batch: Any, forward: Forward) -> None:
+    """Run a network in train mode on a batch, or say why one example is too few."""
+    try:
+        forward(network, batch)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ArgumentError(
+            f"recalibrate got a batch with one value per channel, which has no variance ({error}): leave the last "
+            "batch out (drop_last=True), or use batches of another size"
+        ) from None
 
 
 def _call(network: nn.Module, batch: Any) -> None:
@@ -182,17 +181,6 @@ def _call(network: nn.Module, batch: Any) -> None:
     named = dict(batch) if isinstance(batch, Mapping) else {}
     args = () if named else tuple(batch[:1]) if isinstance(batch, (tuple, list)) else (batch,)
     nested.run(network, args, named, lambda: network(*args, **named))
-
-
-def _batches(loader: Iterable[Any], most: int | None, progress: bool) -> Generator[Any, None, None]:
-    """Yield at most so many batches that are not empty, with a progress bar on request."""
-    found: Iterable[Any] = islice((batch for batch in loader if not nested.is_empty(batch)), most)
-    if progress:
-        from rich.progress import track
-
-        total = min(filter(None, (length_hint(loader), most)), default=None)
-        found = track(found, description="batch-norm statistics", total=total)
-    yield from found
 
 
 # The norms of a network
@@ -255,17 +243,14 @@ def counted_as(network: nn.Module, batches: int) -> Iterator[None]:
 class KeepingStatistics(nn.Module):
     """Tracks whether the running statistics of a family are those of one point, and warns if not.
 
-    `calibrated` is how many batches they had seen when they were; a step of training adds one. Other buffers do not
-    count: the first call of each period of training looks at which ones it changes.
+    `calibrated` is how many batches they had seen when they were; a step of training adds one.
     """
 
     template: nn.Module
     shape: Shape
     calibrated: Tensor | None
     _asked = False  # whether statistics were checked since the last change of mode
-    _looking = True  # whether the next training call looks at which buffers it changes
-    _moved: tuple[str, ...] = ()  # buffers that training changed, and that belong to no batch norm
-    _warned: tuple[str, ...] = ()  # warnings that are given once
+    _warned = False  # whether a prediction at a random point was
 
     def begin_statistics(self, known: bool) -> None:
         """Begin with the network's statistics, which are those of a point if `known`, or before any batch."""
@@ -290,59 +275,19 @@ class KeepingStatistics(nn.Module):
         if torch.compiler.is_compiling() or _compat.is_tracing():
             return
         if self.training:
-            if alpha is not None:
-                self._moved = ()  # what such passes change belongs to that point
-            elif self.shape.vertices > 1:
-                self._warn_once(RANDOM, RandomPointWarning, depth + 2)
+            if alpha is None and self.shape.vertices > 1 and not self._warned:
+                self._warned = True
+                warnings.warn(RANDOM, RandomPointWarning, stacklevel=depth + 1)
         elif not self._asked:
             self._asked = True
-            if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-                return  # nothing can be read now
-            if not self.is_calibrated:
+            capturing = torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()  # nothing can be read
+            if not capturing and not self.is_calibrated:
                 warnings.warn(STALE, StatisticsWarning, stacklevel=depth + 1)
-            self.check_moved(depth)
-
-    def check_moved(self, depth: int = 4) -> None:
-        """Warn, once, of buffers that training changed and that are those of no point."""
-        if self._moved and not torch.compiler.is_compiling():
-            shown = ", ".join(map(repr, self._moved[:3])) + (", …" if len(self._moved) > 3 else "")
-            self._warn_once(MOVED, StatisticsWarning, depth + 3, shown)
-
-    def _warn_once(self, message: str, category: type[Warning], depth: int, *parts: str) -> None:
-        if message not in self._warned:
-            self._warned += (message,)
-            warnings.warn(message.format(*parts), category, stacklevel=depth)
-
-    def look(self) -> dict[str, tuple[Tensor, int]] | None:
-        """Return the other buffers before the first training call after a change of mode; None at any other call."""
-        if not (self._looking and self.training and torch.is_grad_enabled()):
-            return None
-        return None if torch.compiler.is_compiling() or _compat.is_tracing() else _other_buffers(self.template)
-
-    def look_again(self, before: dict[str, tuple[Tensor, int]]) -> None:
-        """Note which of them the call has changed."""
-        self._looking = False
-        for name, (value, version) in _other_buffers(self.template).items():
-            old, version_before = before.get(name, (None, 0))
-            if (old is not value or version != version_before) and name not in self._moved:
-                self._moved += (name,)
 
     def train(self, mode: bool = True) -> Self:
         self._asked = False
-        self._looking |= not self.training
         return super().train(mode)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        self._asked, self._looking, self._moved = False, True, ()
+        self._asked = False
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _other_buffers(network: nn.Module) -> dict[str, tuple[Tensor, int]]:
-    """Return the saved buffers that are no batch norm's, without single numbers, with torch's counts of changes."""
-    own = {id(buffer) for norm in tracked(network).values() for buffer in norm.buffers()}
-    found = {}
-    for name, value in network.state_dict(keep_vars=True).items():
-        buffer = isinstance(value, Tensor) and not isinstance(value, nn.Parameter) and id(value) not in own
-        if buffer and value.is_floating_point() and value.ndim and not value.is_inference():
-            found[name] = value, value._version
-    return found

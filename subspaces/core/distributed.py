@@ -46,13 +46,10 @@ def distribute(family: Family, mesh: "DeviceMesh | None" = None) -> Family:
         >>> family = ss.distribute(ss.Subspace(make_net, ss.Simplex(6)).to(device))
         >>> optimizer = torch.optim.SGD(family.parameters(), lr=0.1, momentum=0.9)
     """
-    if not is_family(family):
-        wrapped = isinstance(family, nn.Module) and is_family(unwrapped(family))
-        got = f"a family wrapped in {type(family).__name__}" if wrapped else checks.shown(family)
-        raise ArgumentError(f"distribute got {got}: expected a Subspace, before anything wraps it")
     found: Any = family
-    if found.mesh is not None:
-        raise ArgumentError(f"distribute got a family that is sharded already, over {found.mesh}: once is enough")
+    if not is_family(family) or found.mesh is not None:
+        got = f"one that is sharded already, over {found.mesh}" if is_family(family) else f"a {type(family).__name__}"
+        raise ArgumentError(f"distribute got {got}: expected a Subspace, before anything wraps it, once")
     mesh = _checked(mesh, found.device)
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -231,8 +228,7 @@ def check_same(found: Mapping[str, Tensor], mesh: "DeviceMesh | None") -> None:
     if mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing():
         return  # nothing can be read now
     rows = [value.detach().double().flatten() for value in found.values()]
-    places = [torch.arange(1, len(each) + 1, dtype=torch.float64, device=each.device) for each in rows]
-    mark = torch.stack([each @ weights for each, weights in zip(rows, places, strict=True)])  # a number for each
+    mark = torch.stack([row @ torch.arange(1.0, len(row) + 1).to(row) for row in rows])  # a number for each
     extremes = torch.stack([mark, -mark])
     dist.all_reduce(extremes, dist.ReduceOp.MAX, group=mesh.get_group())
     if not torch.allclose(extremes[0], -extremes[1], rtol=1e-9):
@@ -258,11 +254,9 @@ def on_first(mesh: "DeviceMesh | None", function: Callable[[], Result]) -> Resul
         except Exception as error:
             outcome[1] = error
     dist.broadcast_object_list(outcome, group=mesh.get_group(), group_src=0)
-    result: Result
-    result, wrong = outcome
-    if wrong is not None:
-        raise wrong
-    return result
+    if outcome[1] is not None:
+        raise outcome[1]
+    return outcome[0]  # type: ignore[no-any-return]
 
 
 @torch.no_grad()

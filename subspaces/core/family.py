@@ -1,7 +1,7 @@
 """A family of networks: every point of a line, curve or simplex in weight space is one."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -13,9 +13,9 @@ from subspaces.core import alpha as points
 from subspaces.core.alpha import Alpha
 from subspaces.core.batchnorm import KeepingStatistics
 from subspaces.core.ensemble import Average, Ensemble
-from subspaces.core.features import feature_similarity, in_groups
 from subspaces.core.initial import Factory, GetGroups, Init, parameter_groups
 from subspaces.core.layout import Layout, Predicate, is_weight
+from subspaces.core.nested import feature_similarity, in_groups
 from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
@@ -36,20 +36,18 @@ class Subspace(KeepingStatistics):
             start. It is copied and left alone.
         shape: `Line()`, `Bezier(bends)`, `Simplex(m)`, or any other `Shape`.
         layerwise: draw one alpha for each layer instead of one for the whole network.
-        init: "independent" vertices, the default for a function, or "point" for all of them at one network,
-            the default for a module and the only choice there.
+        init: "independent" vertices, by default for a function, or "point": all at one network, always for a module.
         offset: with init="point", set the vertices apart by random steps of this length, relative to that of each
             penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
         penalised: `penalised(name, parameter)`, whether the penalty and the distances look at a parameter; by default
             at all but one-dimensional ones (biases, scales and shifts of norms).
-        groups: `groups(network)` makes the optimiser groups of one network, as torch takes them; those of
-            `parameter_groups()` are then the same, with the vertices in them.
+        groups: `groups(network)` makes the optimiser groups of a network; `parameter_groups()` returns the same.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
         statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first
             training call and every so many, and keep the statistics of those passes only.
 
-    Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied
-    weights stay tied. Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
+    Only trainable parameters are in the subspace; frozen ones and buffers are shared, and tied weights stay tied.
+    Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
 
     Example:
         >>> family = Subspace(make_net, Simplex(3))
@@ -79,11 +77,10 @@ class Subspace(KeepingStatistics):
         points.check_names(networks[0])
         self.shape = shape
         self.layerwise = checks.flag("layerwise", layerwise)
-        self.cast_weights = False
-        """Under autocast, cast the weights of all linear layers and convolutions at once: quicker, and the same for a
-        network that uses them in their own layers and under autocast alone."""
+        self.cast_weights = False  # the weights of linear layers and convolutions, at once, under autocast
         labels, self.options = initial.grouped(networks[0], groups)
         self.layout = Layout.of(networks[0], penalised, labels)
+        self.layers = self.layout.layers  # the names of the modules that directly own trainable parameters
         named = [dict(each.named_parameters(remove_duplicate=False)) for each in networks]
         packed = {group.name: torch.stack([group.pack(each) for each in named]) for group in self.layout.groups}
         self.omega = nn.ParameterDict(packed)
@@ -119,16 +116,13 @@ class Subspace(KeepingStatistics):
         return distributed.mesh_of(self.omega.values())
 
     @property
-    def layers(self) -> tuple[str, ...]:
-        """The names of the layers: the modules that directly own trainable parameters."""
-        return self.layout.layers
-
-    @property
     def _dtype(self) -> torch.dtype:
         """The dtype of alpha: float32, or float64 where a weight is."""
         omega: Any = self._modules["omega"]
-        dtypes = [value.dtype for value in omega._parameters.values()]
-        return torch.float64 if torch.float64 in dtypes or torch.complex128 in dtypes else torch.float32
+        for value in omega._parameters.values():
+            if value.dtype in (torch.float64, torch.complex128):
+                return torch.float64
+        return torch.float32
 
     def sample(self, per: Literal["network", "layer"] | None = None) -> Tensor:
         """Draw alpha uniformly, for the network or one per layer; by default as a training step does."""
@@ -137,18 +131,17 @@ class Subspace(KeepingStatistics):
                 "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
                 "pass: draw it before, checkpoint(family, x, alpha=family.sample(), use_reentrant=False)"
             )
-        if per not in (None, "network", "layer"):
-            raise ArgumentError(f"per={checks.shown(per)}: expected 'network' or 'layer'")
-        layerwise = self.layerwise if per is None else per == "layer"
+        layerwise = {None: self.layerwise, "network": False, "layer": True}[per]
         rng: Any = self._buffers["rng"]
-        alpha = self.shape.sample((len(self.layout.layers),) if layerwise else (), partial(randomness.uniform, rng))
-        dtype = self._dtype
-        return alpha if alpha.dtype == dtype else alpha.to(dtype)
+        size = (len(self.layout.layers),) if layerwise else ()
+        return self.shape.sample(size, partial(randomness.uniform, rng)).to(self._dtype)
 
     def coefficients(self, alpha: Alpha, outside: bool = False) -> dict[str, Tensor]:
         """Return c(alpha) for each group of weights: [m], or [m, n] where it differs from weight to weight."""
         like = torch.empty(0, dtype=self._dtype, device=self.device)
-        return points.coefficients(points.to_alpha(alpha, self.shape, like, outside), self.shape, self.layout)
+        c = points.coefficients(points.to_alpha(alpha, self.shape, like, outside), self.shape, self.layout)
+        distributed.check_same({**c, "draws": self.rng[1:]}, self.mesh)
+        return c
 
     def theta(self, coefficients: Mapping[str, Tensor], cast: torch.dtype | None = None) -> dict[str, Tensor]:
         """Return the named weights c^T Omega of one point, connected to Omega for autograd.
@@ -157,8 +150,7 @@ class Subspace(KeepingStatistics):
         """
         omega: Any = self._modules["omega"]
         rng: Any = self._buffers["rng"]
-        device = rng.device.type
-        if torch.is_autocast_enabled(device):  # a product in bfloat16 would break batch norm
+        if torch.is_autocast_enabled(device := rng.device.type):  # a product in bfloat16 would break batch norm
             with torch.autocast(device, enabled=False):
                 return self.theta(coefficients, cast)
         weights: dict[str, Tensor] = {}
@@ -174,15 +166,15 @@ class Subspace(KeepingStatistics):
         if alpha is None:  # to check a point of our own would be to wait for the device
             alpha = self.sample() if self.training else self.shape.midpoint().to(self.device, self._dtype)
             return alpha, points.coefficients(alpha, self.shape, self.layout)
-        c = self.coefficients(alpha, outside)
-        distributed.check_same({**c, "draws": self.rng[1:]}, self.mesh)
-        return alpha, c
+        return alpha, self.coefficients(alpha, outside)
 
     def _weights(self, coefficients: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return theta for its places in the network, cast as autocast would if that is wanted."""
-        kind = self.rng.device.type
-        cast = self.cast_weights and torch.is_autocast_enabled(kind)
-        return self._slots.distinct(self.theta(coefficients, torch.get_autocast_dtype(kind) if cast else None))
+        cast = None
+        if self.cast_weights and torch.is_autocast_enabled(self.device.type):
+            cast = torch.get_autocast_dtype(self.device.type)
+        weights, names = self.theta(coefficients, cast), self._slots.names
+        return weights if len(weights) == len(names) else {name: weights[name] for name in names}
 
     def forward(
         self,
@@ -196,10 +188,9 @@ class Subspace(KeepingStatistics):
         """Run the network at alpha, or at a fresh draw in train mode, or at the midpoint in eval mode.
 
         Args:
-            args, kwargs: the network's inputs, as it takes them.
             alpha: the point, a number or a list of numbers or a tensor, or one point per layer.
-            samples: in train mode, cut the batch into this many groups, each with its own alpha: every
-                input whose first dimension is the batch; outputs are joined along theirs.
+            samples: in train mode, cut the batch into this many groups with an alpha each: every input whose first
+                dimension is the batch; outputs are joined along theirs.
             features: the name of a module whose input is wanted too; the result is then `Sampled`.
             outside: allow points outside the domain, such as -0.05 and 1.05 on a line.
         """
@@ -207,20 +198,15 @@ class Subspace(KeepingStatistics):
             points.check_inputs(args, self.shape, self.layout)
         if not (self.training and torch.is_grad_enabled()):
             self.check_call(alpha)
-        before = self.look() if self._looking else None
         if self.training and self.statistics_every:
             refresh = torch.compiler.disable(self._refresh) if torch.compiler.is_compiling() else self._refresh
             refresh((args, kwargs))  # it counts
         if features is None and type(samples) is int and samples == 1:
-            output = self._run(alpha, outside, args, kwargs)[1]
-        elif not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
+            return self._run(alpha, outside, args, kwargs)[1]
+        if not isinstance(samples, int) or samples < 1 or (samples > 1 and alpha is not None):
             raise ArgumentError(f"samples={samples!r}: expected an integer from 1, and no alpha with more")
-        else:
-            run = partial(self._run, alpha, outside)
-            output = in_groups(self.template, (args, kwargs), samples if self.training else 1, features, run)
-        if before is not None:
-            self.look_again(before)
-        return output
+        run = partial(self._run, alpha, outside)
+        return in_groups(self.template, (args, kwargs), samples if self.training else 1, features, run)
 
     def _run(self, alpha: Alpha | None, outside: bool, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Run the network at a point, given or drawn; return the point and the output."""
@@ -243,7 +229,8 @@ class Subspace(KeepingStatistics):
             distributed.average_statistics(batchnorm.tracked(self.template).values(), self.mesh, counting=False)
             self.keep_statistics()
 
-    def point(self, alpha: Alpha | None = None, *, outside: bool = False) -> AbstractContextManager[Any]:
+    @contextmanager
+    def point(self, alpha: Alpha | None = None, *, outside: bool = False) -> Iterator[Any]:
         """Return a context whose value is the network itself at one point, with all its methods and attributes.
 
         The point is alpha, or a fresh draw in train mode, or the midpoint in eval mode. Its weights are those of the
@@ -259,41 +246,21 @@ class Subspace(KeepingStatistics):
                 "statistics_every= out and call subspaces.recalibrate before you evaluate"
             )
         if not (self.training and torch.is_grad_enabled()):
-            self.check_call(alpha, depth=2)
-        return self._at(alpha, outside)
-
-    @contextmanager
-    def _at(self, alpha: Alpha | None, outside: bool) -> Iterator[Any]:
+            self.check_call(alpha, depth=3)
         training, modes = self.training, [(part, part.training) for part in self.template.modules()]
-        before = self.look() if self._looking else None
-        weights = self._weights(self._chosen(alpha, outside)[1])
-        counted = [] if torch.compiler.is_compiling() else [w for w in weights.values() if not w.is_inference()]
-        versions = [weight._version for weight in counted]
         try:
-            with functional.filled(self._slots, weights):
+            with functional.filled(self._slots, self._weights(self._chosen(alpha, outside)[1])):
                 yield self.template
         finally:
-            if self.training == training:  # else the block has changed the mode of the family
-                for part, mode in modes:
-                    part.training = mode
-        if before is not None:
-            self.look_again(before)
-        if versions != [weight._version for weight in counted]:
-            raise ArgumentError(
-                "the block of family.point() wrote into weights in place, which is lost, as they are computed from the "
-                "vertices: write into family.vertex(index)"
-            )
+            for part, mode in modes if self.training == training else ():  # or the block has changed the family's
+                part.training = mode
 
     def vertex(self, index: int) -> dict[str, Tensor]:
         """Return vertex `index` under the network's own names: views without gradient, gathered if distributed."""
-        m = self.shape.vertices
-        if not checks.integer(index) or not -m <= index < m:
-            wrong = IndexError if checks.integer(index) else ArgumentError
-            raise wrong(f"vertex({checks.shown(index)}): {self.shape} has vertices 0 to {m - 1}")
-        found: dict[str, Tensor] = {}
-        for group in self.layout.groups:
-            found |= group.unpack(distributed.row(self.omega[group.name], index))
-        return found
+        if not -self.shape.vertices <= index < self.shape.vertices:
+            raise IndexError(f"vertex({index}): {self.shape} has vertices 0 to {self.shape.vertices - 1}")
+        rows = {group: distributed.row(self.omega[group.name], index) for group in self.layout.groups}
+        return {name: view for group, row in rows.items() for name, view in group.unpack(row).items()}
 
     @torch.inference_mode(False)  # else its tensors could not be trained or recalibrated later
     @torch.no_grad()
@@ -304,14 +271,10 @@ class Subspace(KeepingStatistics):
         `share=True` its frozen parameters are the family's own, which spares the memory of a large base; what moves,
         casts or changes them in the network does so in the family.
         """
-        coefficients = self.coefficients(alpha, outside)
-        self.check_moved()
-        distributed.check_same({**coefficients, "draws": self.rng[1:]}, self.mesh)
-        weights = self.theta(coefficients)
+        weights = self.theta(self.coefficients(alpha, outside))
         parameters: dict[str, nn.Parameter] = {}
-        for name, entry in self.layout.entries.items():  # one parameter for all names of tied weights
-            known = parameters.get(entry.names[0])
-            parameters[name] = nn.Parameter(weights[name].clone()) if known is None else known
+        for entry in self.layout.entries.values():  # one parameter for all names of tied weights
+            parameters |= dict.fromkeys(entry.names, nn.Parameter(weights[entry.names[0]].clone()))
         return functional.copy_with(self.template, parameters, share)
 
     def midpoint(self, *, share: bool = False) -> nn.Module:
@@ -376,25 +339,11 @@ class Subspace(KeepingStatistics):
         weights = sum(omega.shape[1] for omega in self.omega.values())
         return f"{self.shape}, layerwise={self.layerwise}, {self.shape.vertices} vertices of {weights:,} weights"
 
-    def __getstate__(self) -> dict[str, Any]:
-        if self._slots.filled:
-            raise ArgumentError(
-                "a family cannot be copied or pickled inside `with family.point()`: end the block first"
-            )
-        return {**self.__dict__, "_slots": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._slots = functional.Slots(self._modules, self.layout.entries)
-
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
-        except AttributeError:
+        except AttributeError as error:
             template = self.__dict__.get("_modules", {}).get("template")
             if name.startswith("__") or not (hasattr(type(template), name) or hasattr(template, name)):
                 raise
-        raise AttributeError(
-            f"{type(self).__name__!r} object has no attribute {name!r}, the network has it: with family.point() as "
-            f"net: net.{name}"
-        )
+            raise AttributeError(f"{error}; the network has it: with family.point() as net: net.{name}") from None

@@ -1,8 +1,7 @@
 """The network without its weights: filled with those of a point, run, and copied.
 
-`torch.utils.checkpoint` keeps the inputs of a part of a network and runs it again when gradients are computed. By then
-the weights of the point are no longer in the network, so a part that is checkpointed while a network runs is
-remembered together with them.
+`torch.utils.checkpoint` runs a part of a network again when gradients are computed. By then the weights of the point
+are no longer in the network, so a part that is checkpointed is remembered together with them.
 """
 
 import copy
@@ -70,15 +69,6 @@ class Slots:
             _compat.forget_weights(part)
         return before
 
-    def distinct(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return weights, in the order of the names, without those under further names of a module."""
-        return weights if len(weights) == len(self.names) else {name: weights[name] for name in self.names}
-
-    @property
-    def filled(self) -> bool:
-        """Whether the network has weights at present."""
-        return any(kept[key] is not None for kept, key in self._slots)
-
     @contextmanager
     def emptied(self) -> Iterator[None]:
         """Take the weights out of a network for as long as this lasts."""
@@ -130,7 +120,7 @@ def call(
     """
     if slots is None:
         slots = Slots({"template": network}, weights)
-        weights = slots.distinct(weights)
+        weights = {name: weights[name] for name in slots.names}
     if not torch.compiler.is_compiling():
         with Filled(slots, weights, tracking):
             return network(*args, **kwargs)

@@ -12,7 +12,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 from torch.optim import Optimizer
 
-from subspaces.core import _compat, checks, functional
+from subspaces.core import _compat, batchnorm, checks, functional
 from subspaces.core.layout import Layout, trainable
 from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
@@ -45,22 +45,20 @@ def initial_networks(
         raise ArgumentError(
             f"offset={checks.shown(offset)}: expected a number of at least 0, and a module or init='point' with it"
         )
-    made = [network if is_module else _made(network) for _ in range(1 if point else count)]
+    if not (is_module or callable(network)):
+        raise ArgumentError(
+            f"Subspace got {checks.shown(network)}: expected an nn.Module, or a function that makes one"
+        )
+    made = [network if is_module else network() for _ in range(1 if point else count)]
     if len({id(each) for each in made}) < len(made):
         raise ArgumentError("the factory returned the same module twice: it must make a new one at each call")
     for each in made:
+        if not isinstance(each, nn.Module):
+            raise ArgumentError(f"the factory returned {checks.shown(each)}: expected an nn.Module")
         _check_supported(each)
     _check_same(made)
     made[0] = functional.copied(made[0])
     return made * count if point else made, point, OFFSET * point if offset is None else float(offset)
-
-
-def _made(factory: Any) -> nn.Module:
-    module = factory() if callable(factory) else factory
-    if not isinstance(module, nn.Module):
-        who = "the factory returned" if callable(factory) else "Subspace got"
-        raise ArgumentError(f"{who} a {type(module).__name__}: expected an nn.Module, or a function that makes one")
-    return module
 
 
 def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module]:
@@ -80,6 +78,7 @@ def given_networks(modules: Iterable[nn.Module], shape: Shape) -> list[nn.Module
 
 def _check_supported(module: nn.Module) -> None:
     """Refuse what cannot be in a subspace."""
+    batchnorm.check_norms(module)
     if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
         raise ArgumentError("the network has lazy parameters without a shape: run it once on a batch first")
     if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -92,13 +91,6 @@ def _check_supported(module: nn.Module) -> None:
             )
         if any(parameter.requires_grad for parameter in part.parameters()):
             _check_part(name, part)
-    for name, parameter in module.named_parameters():
-        hooked = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
-        if parameter.requires_grad and hooked:
-            raise ArgumentError(
-                f"parameter {name!r} has a gradient hook, which a family cannot keep: register it on the tensors of "
-                "family.omega (the gradients of all vertices), or on the network inside `with family.point() as net:`"
-            )
 
 
 def _check_part(name: str, part: nn.Module) -> None:

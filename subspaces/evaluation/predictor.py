@@ -16,7 +16,7 @@ from subspaces.core import _compat, functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.outputs import OutputCheck
 from subspaces.evaluation.tasks import Task
-from subspaces.networks.dropout import dropping
+from subspaces.networks.registry import dropping
 
 KEPT = 256  # points whose batch-norm statistics are kept
 Forward = Callable[[Any, Any], Any]

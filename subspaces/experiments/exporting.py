@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from subspaces.core import checks
-from subspaces.core.selection.selection import shown
+from subspaces.core.selection import shown
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.evaluation import FILE
 from subspaces.evaluation.files import commit

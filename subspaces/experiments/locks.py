@@ -19,10 +19,11 @@ from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
-from subspaces.core.storage import TRIES, sweep
+from subspaces.core.storage import sweep
 from subspaces.evaluation import files
 
 PAUSE = 0.1  # seconds between two looks at what others do
+TRIES = 100  # to lock what others replace or remove
 T = TypeVar("T")
 R = TypeVar("R")
 

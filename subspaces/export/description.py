@@ -15,7 +15,7 @@ from torch import Tensor
 from subspaces.core import batchnorm, checks
 from subspaces.core.alpha import to_alpha
 from subspaces.core.family import Subspace
-from subspaces.core.selection.selection import shown
+from subspaces.core.selection import shown
 from subspaces.core.shapes import Bezier, Line, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.export import ExportError, ModelError, damaged

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.networks.small import ImageShape
+from subspaces.networks.models import ImageShape
 from subspaces.text import hint, shown
 
 LIBRARIES = ("timm", "torchvision")

@@ -1,20 +1,20 @@
-"""Networks by name: those of this package, of timm, of torchvision, and any that a user can import."""
+"""Networks by name: those of this package, of timm, of torchvision, and any that a user can import; their dropout."""
 
 import importlib
 import math
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from subspaces.errors import ArgumentError, MissingPackageError
-from subspaces.networks.dropout import drops_at
 from subspaces.networks.factories import check_form, from_factory, in_words, is_factory, taken
-from subspaces.networks.residual import CResNet, ResNet18, ResNet50
-from subspaces.networks.small import MLP, ImageShape, LeNet
+from subspaces.networks.models import MLP, CResNet, ImageShape, LeNet, ResNet18, ResNet50
 from subspaces.text import hint
 
 
@@ -65,7 +65,7 @@ def build(name: str, *, classes: int, image_shape: ImageShape, dropout: float = 
         libraries = {"timm": _from_timm, "torchvision": _from_torchvision}
         network = libraries.get(name.partition(":")[0], from_factory)(name, classes, image_shape, dropout)
         _check_takes_images(name, network, classes, image_shape)
-    if dropout > 0 and not drops_at(network, dropout):
+    if dropout > 0 and not any(dropout in rates(part) for part in network.modules()):
         raise ArgumentError(
             f"dropout={dropout}: network {name!r} has no dropout of that rate; set dropout=0, or let the module that "
             "calls F.dropout have the rate as its attribute `dropout` or `drop_rate`"
@@ -172,3 +172,35 @@ def _check_takes_images(name: str, network: nn.Module, classes: int, image_shape
             f"network {name!r} answers 2 images with {found}: expected a tensor of shape {(2, classes)}, "
             "one logit per class; a factory whose arguments name `classes` or `num_classes` is told their number"
         )
+
+
+# Dropout
+
+
+def rates(module: nn.Module) -> set[float]:
+    """Return the rates above 0 at which a module itself drops, as a dropout layer or by calling `F.dropout`.
+
+    Such a call cannot be seen from outside, so a module that makes one has its rate as an attribute, `dropout` or
+    `drop_rate`, as torch's attention and the networks of timm have.
+    """
+    if isinstance(module, _BatchNorm):
+        return set()
+    layer = isinstance(module, nn.modules.dropout._DropoutNd) or "Dropout" in type(module).__name__
+    found = [getattr(module, name, None) for name in (("p",) if layer else ("dropout", "drop_rate"))]
+    numbers = [rate for rate in found if isinstance(rate, int | float) and not isinstance(rate, bool)]
+    return {float(rate) for rate in numbers if rate > 0}
+
+
+@contextmanager
+def dropping(network: nn.Module) -> Iterator[nn.Module]:
+    """Put a network into eval mode but for its dropout, and leave it in eval mode."""
+    network.eval()
+    found = [module for module in network.modules() if rates(module)]
+    if not found:
+        raise ArgumentError(f"{type(network).__name__} has no dropout: train one with --dropout, or do not ask for it")
+    for module in found:
+        module.training = True  # of this module alone: batch norm below it stays as it is
+    try:
+        yield network
+    finally:
+        network.eval()

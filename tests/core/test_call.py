@@ -1,7 +1,5 @@
 """The call belongs to the network: its inputs by position or name, the point by keyword."""
 
-import copy
-import pickle
 from typing import Any
 
 import pytest
@@ -31,10 +29,6 @@ class Masked(nn.Module):
     def forward(self, x: Tensor, mask: Any = None, labels: Any = None, **rest: Any) -> Tensor:
         out: Tensor = self.part(x)
         return out if mask is None else out * mask
-
-
-class MyFamily(ss.Subspace):
-    """A family of a user's own."""
 
 
 def pair(kind: type[ss.Subspace] = ss.Subspace, shape: ss.Shape | None = None) -> ss.Subspace:
@@ -84,12 +78,6 @@ def test_an_input_of_the_network_in_second_place_is_an_input(mask):
     assert_close(family(x, mask), family.midpoint().eval()(x, mask))
 
 
-def test_rows_for_each_example_are_an_input_though_as_many_as_a_point_has():
-    family = ss.Subspace(lambda: nn.Bilinear(3, 3, 2), ss.Simplex(3)).eval()
-    both = torch.randn(3), torch.randn(3)
-    assert_close(family(*both), family.midpoint()(*both))
-
-
 @pytest.mark.parametrize("name", ["alpha", "samples", "features", "outside"])
 def test_a_network_with_an_input_of_ours_is_refused(name):
     space: dict[str, Any] = {"nn": nn}
@@ -103,60 +91,3 @@ def test_a_network_with_an_input_of_ours_is_refused(name):
     )
     with pytest.raises(ValueError, match=f"an input named '{name}', which a family's own call takes: wrap"):
         ss.Subspace(space["Net"], ss.Line())
-
-    class Wrapped(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = space["Net"]()
-
-        def forward(self, x: Tensor, factor: float) -> Any:
-            return self.network(x, **{name: factor})
-
-    family = ss.Subspace(Wrapped, ss.Line()).eval()
-    assert_close(family(x, factor=3.0), 3 * family(x, factor=1.0))
-
-
-@pytest.mark.parametrize("kind", [ss.Subspace, MyFamily])
-@pytest.mark.parametrize("again", [copy.deepcopy, copy.copy, lambda f: pickle.loads(pickle.dumps(f))])
-def test_copies_and_pickles_keep_the_class(kind, again):
-    family = pair(kind)
-    found = again(family)
-    assert type(found) is type(family)
-    assert isinstance(found, kind)
-    assert_close(found(x, other, alpha=0.3), family(x, other, alpha=0.3))
-    assert repr(found) == repr(family)
-    assert repr(family).startswith(f"{kind.__name__}(")
-
-
-class Doubling(ss.Subspace):
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return 2 * super().forward(*args, **kwargs)
-
-
-class Fixed(ss.Subspace):
-    def forward(self, x: Tensor, other: Tensor) -> Any:
-        return super().forward(x, other, alpha=0.3)
-
-
-def test_a_subclass_may_have_a_forward_of_its_own():
-    expected = pair()(x, other, alpha=0.3)
-    doubling, fixed = pair(Doubling), copy.deepcopy(pair(Fixed))
-    assert_close(doubling(x, other, alpha=0.3), 2 * expected)
-    assert_close(fixed(x, other), expected)
-
-
-def test_a_template_that_is_replaced_gets_the_weights_of_the_points():
-    def make() -> nn.Module:
-        return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-
-    family, x = ss.Subspace(make, ss.Line(), seed=0), torch.randn(5, 3)
-    before = family(x, alpha=0.3)
-    family.template = make()
-    assert_close(family(x, alpha=0.3), before, rtol=0, atol=0)
-    family(x, alpha=0.3).sum().backward()
-    assert [parameter.grad is not None for parameter in family.parameters()] == [True, True]
-    family.template = copy.deepcopy(family.template)
-    family.template[1] = nn.Tanh()
-    theta = family.theta(family.coefficients(0.3))
-    expected = torch.func.functional_call(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), theta, (x,))
-    assert_close(family(x, alpha=0.3), expected)

@@ -60,42 +60,6 @@ def test_the_gradients_are_the_same(part):
         assert torch.equal(found, expected)
 
 
-def test_the_gradients_are_the_same_when_compiled():
-    torch.compiler.reset()
-    for found, expected in zip(gradients(True, compiled=True), gradients(False, compiled=True), strict=True):
-        assert torch.equal(found, expected)
-
-
-def test_a_family_inside_a_network_that_is_a_family():
-    def made(wanted: bool) -> list[Tensor]:
-        torch.manual_seed(0)
-        inner = ss.Subspace(lambda: Net(wanted), ss.Line(), seed=0)
-        network = nn.Sequential(nn.Linear(2, 4), inner)
-        outer = ss.Subspace(network, ss.Line(), init="point", seed=1)
-        torch.manual_seed(1)
-        outer(torch.randn(5, 2)).square().sum().backward()
-        return [omega.grad for omega in outer.parameters()]
-
-    for found, expected in zip(made(True), made(False), strict=True):
-        assert torch.equal(found, expected)
-
-
-@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.RandomPointWarning")
-def test_without_gradients_and_outside_of_a_family_all_is_as_before():
-    family = ss.Subspace(lambda: Net(True), ss.Line())
-    with torch.no_grad():
-        assert family(torch.randn(2, 4)).shape == (2, 3)
-    for reentrant in (True, False):
-        torch.manual_seed(0)
-        network, x = Net(True, use_reentrant=reentrant).eval(), torch.randn(2, 4)
-        network(x).sum().backward()
-        expected = [parameter.grad.clone() for parameter in network.parameters()]
-        network.zero_grad()
-        network.wanted = False
-        network(x).sum().backward()
-        assert all(torch.equal(p.grad, e) for p, e in zip(network.parameters(), expected, strict=True))
-
-
 def test_a_reentrant_checkpoint_is_refused_with_what_to_pass():
     family = ss.Subspace(lambda: Net(True, use_reentrant=True), ss.Line())
     with pytest.raises(RuntimeError, match=r"use_reentrant=True, which cannot.*pass use_reentrant=False"):

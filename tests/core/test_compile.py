@@ -93,15 +93,6 @@ def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bo
     assert not torch.allclose(outputs[0], outputs[1])
 
 
-def test_alpha_as_a_number_varies_without_recompilation(forward_counter):
-    eager = family(ss.Line()).eval()
-    compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
-    x, _ = batch(0)
-    for alpha in (0.25, 0.5, 0.75, 0.125, 0.875):
-        assert_close(compiled(x, alpha=alpha), eager(x, alpha=alpha))
-    assert forward_counter.frame_count <= 2  # the second number tells dynamo that it is one of many
-
-
 @pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(3)], ids=repr)
 def test_penalty_and_loss_are_one_graph(shape: ss.Shape, counter):
     eager = family(shape)
@@ -120,66 +111,6 @@ def test_penalty_and_loss_are_one_graph(shape: ss.Shape, counter):
         assert_close(original.omega[name].grad, omega.grad)
     assert_same_state(original, eager)
     assert counter.frame_count == 1
-
-
-def test_several_samples(counter):
-    eager = family(ss.Line())
-    original = copy.deepcopy(eager)
-    compiled = torch.compile(original, backend=counter, fullgraph=True)
-    for step in range(3):
-        x, _ = batch(step)
-        assert_close(compiled(x, samples=3), eager(x, samples=3))
-    assert_same_state(original, eager)
-    assert counter.frame_count == 1
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo asks for it at a break
-def test_features_run_with_breaks():
-    """A hook cannot be registered inside a graph, so this is the same numbers but not one graph."""
-    eager = family(ss.Line())
-    original = copy.deepcopy(eager)
-    compiled = torch.compile(original, backend="eager")
-    for step in range(3):
-        x, _ = batch(step)
-        actual, expected = (module(x, samples=2, features="4") for module in (compiled, eager))
-        assert_close(actual.features, expected.features)
-        assert_close(original.feature_similarity(actual), eager.feature_similarity(expected))
-    assert_same_state(original, eager)
-
-
-@pytest.mark.filterwarnings("ignore::subspaces.core.batchnorm.StatisticsWarning")
-def test_train_and_eval_are_a_graph_each(forward_counter):
-    eager = family(ss.Simplex(3))
-    compiled = torch.compile(copy.deepcopy(eager), backend=forward_counter, fullgraph=True)
-    x, _ = batch(0)
-    for mode in (True, False, True, False):
-        assert_close(compiled.train(mode)(x), eager.train(mode)(x))
-    assert forward_counter.frame_count == 2
-
-
-@pytest.mark.parametrize("average", ["probabilities", "logits"])
-def test_ensemble(average: str, forward_counter):
-    ensemble = family(ss.Simplex(3)).ensemble([[1.0, 0, 0], [0, 0.5, 0.5]], average)
-    ss.recalibrate(ensemble, [batch(seed)[0] for seed in range(3)])
-    compiled = torch.compile(ensemble.eval(), backend=forward_counter, fullgraph=True)
-    for step in range(3):
-        x, _ = batch(step)
-        assert_close(compiled(x), ensemble(x))
-    assert forward_counter.frame_count == 1
-
-
-def test_recurrent_networks_run_with_breaks_and_can_be_copied():
-    torch.manual_seed(0)
-    eager = ss.Subspace(lambda: nn.LSTM(3, 4), ss.Line(), seed=0)
-    original = copy.deepcopy(eager)
-    compiled = torch.compile(original, backend="eager")
-    x = torch.randn(5, 2, 3)
-    for _ in range(3):
-        for module in (eager, compiled):
-            module(x)[0].square().sum().backward()
-    for name, omega in eager.omega.items():
-        assert_close(original.omega[name].grad, omega.grad)
-    assert_close(copy.deepcopy(original)(x)[0], eager(x)[0])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it imports the compiler

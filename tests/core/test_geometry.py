@@ -4,11 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from helpers import quick
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing import assert_close
 
 import subspaces as ss
@@ -49,21 +45,6 @@ def test_cos2_is_the_formula(dtype, sizes):
     assert value.shape == ()
     assert value.dtype == (torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32)
     assert value.item() == pytest.approx(naive_cos2(*vectors(pieces)), rel=1e-5)
-
-
-def test_cos2_of_mixed_dtypes():
-    pieces = [*rows(5), *rows(4, dtype=torch.float64, seed=1), *rows(3, dtype=torch.bfloat16, seed=2)]
-    assert cos2(pieces).item() == pytest.approx(naive_cos2(*vectors(pieces)), rel=1e-5)
-
-
-@quick
-@given(st.integers(0, 2**32), st.floats(1e-4, 1e4), st.floats(-1e4, -1e-4))
-def test_cos2_is_between_0_and_1_and_ignores_length(seed, first, second):
-    pieces = rows(6, 3, dtype=torch.float64, seed=seed)
-    value = cos2(pieces)
-    assert 0 <= value <= 1 + 1e-12
-    scaled = [torch.stack([first * piece[0], second * piece[1]]) for piece in pieces]
-    assert_close(cos2(scaled), value)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
@@ -130,23 +111,11 @@ def test_closed_form_has_gradients_of_its_own_and_may_be_used_twice(m, pair):
     assert_close(found[:2], found[2:])
 
 
-def test_inside_a_transform_vertices_are_as_any_tensor():
-    vertices = nn.Parameter(rows(6)[0])
-    found = torch.vmap(lambda scale: scale * cos2([vertices]))(torch.tensor([1.0, 2.0]))
-    assert_close(found, torch.tensor([1.0, 2.0]) * cos2([vertices]))
-
-
 def family(scale: float = 1.0) -> ss.Subspace:
     made = ss.Subspace(lambda: nn.Linear(8, 4), ss.Line(), seed=0)
     with torch.no_grad():
         made.omega["weights"][0].mul_(scale)
     return made
-
-
-def test_a_family_of_inference_mode_has_a_penalty():
-    with torch.inference_mode():
-        made = family()
-    assert_close(made.penalty(), cos2([made.omega["weights"].clone()]))
 
 
 def test_several_gradients_of_the_penalty_at_once():
@@ -155,33 +124,6 @@ def test_several_gradients_of_the_penalty_at_once():
     (found,) = torch.autograd.grad(made.penalty(), omega, torch.tensor([1.0, 3.0]), is_grads_batched=True)
     (one,) = torch.autograd.grad(made.penalty(), omega)
     assert_close(found, torch.stack([one, 3 * one]))
-
-
-def test_a_traced_penalty_looks_at_the_weights_again():
-    made = family()
-    traced = make_fx(lambda scale: scale * made.penalty())(torch.ones(()))
-    with torch.no_grad():
-        made.omega["weights"][0].copy_(made.omega["weights"][1])
-    assert_close(traced(torch.ones(())), torch.ones(()))
-
-
-@pytest.mark.parametrize("scale", [1e-20, 1e-15, 1e-8, 1.0, 1e8, 1e15])
-@pytest.mark.parametrize("factor", [1e-30, 1.0, 1e30])
-def test_very_short_and_very_long_vertices_give_no_warning(scale, factor):
-    made = family(scale)
-    with np.errstate(all="raise"):
-        (made.penalty() * factor).backward()
-    assert made.omega["weights"].grad is not None
-
-
-@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-def test_numbers_that_are_not_finite_give_no_warning(bad):
-    vertices = nn.Parameter(torch.tensor([[1.0, bad], [2.0, 3.0]]))
-    value = cos2([vertices])
-    value.backward()
-    assert not value.isfinite()
-    assert not vertices.grad.isfinite().all()
-    (torch.inf * cos2([nn.Parameter(torch.eye(2))])).backward()
 
 
 # Of large matrices the gradient is made late
@@ -199,23 +141,6 @@ def test_late_gradients_are_the_same_to_the_last_bit(m, pair, dtype, monkeypatch
     monkeypatch.setattr(geometry, "LARGE", 64)
     monkeypatch.setattr(geometry, "PART", 300)  # of which some are whole, and one is not
     assert all(torch.equal(found, one) for found, one in zip(gradients(), expected, strict=True))
-
-
-@pytest.mark.parametrize(("m", "pair"), PAIRS)
-def test_late_gradients_have_gradients_and_work_side_by_side(m, pair, monkeypatch):
-    monkeypatch.setattr(geometry, "LARGE", 4)
-    monkeypatch.setattr(geometry, "PART", 4)
-    (piece,) = (one.requires_grad_() for one in rows(6, m=m, dtype=torch.float64))
-    chosen = chosen_of(pair)
-    assert torch.autograd.gradcheck(lambda one: cos2([one], chosen), piece)
-    assert torch.autograd.gradgradcheck(lambda one: cos2([one], chosen), piece)
-    several = torch.stack([piece, 2 * piece.flip(1), piece.cos()]).detach()
-    found = torch.vmap(torch.func.grad(lambda one: cos2([one], chosen)))(several)
-    for one, its in zip(several, found, strict=True):
-        assert_close(its, torch.func.grad(lambda one: cos2([one], chosen))(one))
-    several.requires_grad_()  # as runs of one program have it: several at once, and their gradients after that
-    torch.vmap(lambda one: cos2([one], chosen))(several).sum().backward()
-    assert_close(several.grad, found)
 
 
 @pytest.mark.parametrize(
@@ -270,18 +195,10 @@ def test_mix_is_the_weighted_sum(dtype):
         assert_close(found, expected.to(dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_rounded_once(dtype):
-    (omega,) = rows(500, m=6, dtype=dtype)
-    c = torch.full((6,), 1 / 6)
-    exact = (c.double()[:, None] * omega.double()).sum(0)
-    nearest = torch.finfo(dtype).eps / 2 * exact.abs() + 1e-6
-    assert ((mix(c, omega).double() - exact).abs() <= nearest * 1.01).all()
-
-
-def test_mix_of_a_unit_vector_is_exactly_that_row():
-    for dtype in DTYPES:
-        (omega,) = rows(40, m=4, dtype=dtype)
-        for i in range(4):
-            assert torch.equal(mix(torch.eye(4)[i], omega), omega[i])
-            assert torch.equal(mix(torch.eye(4)[i][:, None].expand(4, 40), omega), omega[i])
+@pytest.mark.parametrize("scale", [1e-20, 1e-15, 1e-8, 1.0, 1e8, 1e15])
+@pytest.mark.parametrize("factor", [1e-30, 1.0, 1e30])
+def test_very_short_and_very_long_vertices_give_no_warning(scale, factor):
+    made = family(scale)
+    with np.errstate(all="raise"):
+        (made.penalty() * factor).backward()
+    assert made.omega["weights"].grad is not None

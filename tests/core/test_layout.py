@@ -1,6 +1,6 @@
 import pytest
 import torch
-from helpers import Small, Tied, quick
+from helpers import Small, quick
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
@@ -68,40 +68,6 @@ def test_channels_last_weights_stay_so_without_a_copy(shape):
     assert row.eq(1).all()
 
 
-def test_groups_by_being_a_weight():
-    layout = Layout.of(Small())
-    assert names(layout) == {
-        "weights": ["conv.weight", "head.weight"],
-        "others": ["conv.bias", "norm.weight", "norm.bias", "head.bias"],
-    }
-    assert [group.penalised for group in layout.groups] == [True, False]
-    assert layout.layers == ("conv", "norm", "head")
-    assert {name: layout.layers[entry.layer] for name, entry in layout.entries.items()} == {
-        name: name.partition(".")[0] for name in layout.entries
-    }
-
-
-def test_groups_by_dtype():
-    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double(), nn.Linear(2, 2, bias=False).bfloat16())
-    layout = Layout.of(module)
-    assert names(layout) == {
-        "weights_float32": ["0.weight"],
-        "weights_float64": ["1.weight"],
-        "weights_bfloat16": ["2.weight"],
-        "others_float32": ["0.bias"],
-        "others_float64": ["1.bias"],
-    }
-    assert {group.label for group in layout.groups} == {"weights", "others"}
-    named = dict(module.named_parameters())
-    assert [group.pack(named).dtype for group in layout.groups] == [
-        torch.float32,
-        torch.float32,
-        torch.float64,
-        torch.float64,
-        torch.bfloat16,
-    ]
-
-
 def test_groups_by_label_and_penalty():
     labels = {name: name.partition(".")[0] for name, _ in Small().named_parameters()}
     layout = Layout.of(Small(), lambda name, p: name == "conv.weight", labels)
@@ -114,18 +80,6 @@ def test_groups_by_label_and_penalty():
     }
     assert [group.name for group in layout.groups if group.penalised] == ["conv_penalised_layers"]
     assert [group.label for group in layout.groups] == ["conv", "conv", "norm", "head", "head"]
-
-
-def test_tied_weights_are_one_entry_with_two_names():
-    module = Tied()
-    layout = Layout.of(module)
-    entries = layout.entries
-    assert entries["embedding.weight"] is entries["output.weight"]
-    assert entries["embedding.weight"].names == ("embedding.weight", "output.weight")
-    group = layout.groups[0]
-    views = group.unpack(group.pack(dict(module.named_parameters(remove_duplicate=False))))
-    assert views["embedding.weight"] is views["output.weight"]
-    assert sum(sum(group.sizes) for group in layout.groups) == sum(p.numel() for p in module.parameters())
 
 
 def test_shared_modules_are_one_layer():

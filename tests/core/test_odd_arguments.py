@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import CliRunner
 from torch import nn
 
 import subspaces as ss
+from subspaces.cli import main as app
+from subspaces.core import memory
 from subspaces.errors import UserError
 
 X, Y = torch.randn(8, 4, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
@@ -62,8 +65,6 @@ CALLS: dict[str, tuple[Callable[[Any], object], set[str]]] = {  # and what is ri
     "at(share=…)": (lambda odd: line().at(0.5, share=odd), {"True"}),
     "family(x, alpha=…)": (lambda odd: line()(X, alpha=odd), {*POINTS, "None"}),
     "coefficients(…)": (lambda odd: line().coefficients(odd), {*POINTS}),
-    "sample(…)": (lambda odd: line().sample(odd), {"None"}),
-    "vertex(…)": (lambda odd: line().vertex(odd), {"0", "1", "-1", "np.int64(1)"}),
     "ensemble(…)": (lambda odd: line().ensemble(odd), {"torch.tensor([0.1, 0.2, 0.3])"}),
     "ensemble(average=…)": (lambda odd: line().ensemble([0.1], odd), set()),
     "feature_similarity(…)": (lambda odd: line().feature_similarity(odd), set()),
@@ -94,16 +95,6 @@ def test_the_penalty_refuses_what_is_no_weight() -> None:
     for odd in ("1", float("nan"), -1, None, [1]):
         with pytest.raises(UserError, match="expected a number of at least 0"):
             line().penalty(odd)
-
-
-def test_a_seed_at_the_ends_of_its_range_is_taken() -> None:
-    states = [subspace(ss.Line(), seed=seed).rng[0].item() for seed in (-(2**63), -1, 0, 2**63 - 1)]
-    assert len(set(states)) == 4
-
-
-def test_numbers_of_numpy_are_numbers() -> None:
-    assert ss.Bezier(np.int64(2)) == ss.Bezier(2)  # type: ignore[arg-type]
-    assert type(ss.Simplex(np.int64(4)).m) is int  # type: ignore[arg-type]
 
 
 class Short:
@@ -198,3 +189,33 @@ def test_a_mistake_in_the_network_is_no_user_error() -> None:
     with pytest.raises(TypeError, match="has no len") as caught:
         ss.evaluate(Faulty(), test=DATA, progress=False)
     assert not isinstance(caught.value, UserError)
+
+
+# Memory that runs out
+
+
+def test_every_way_to_run_out_is_recognised():
+    def huge_storage() -> None:
+        torch.empty(10**10, 10**10)
+
+    for work in (
+        lambda: torch.empty(10**15),
+        huge_storage,
+        lambda: np.empty(10**15),
+        lambda: bytearray(10**15),
+    ):
+        with pytest.raises((RuntimeError, MemoryError)) as caught:
+            work()
+        assert memory.ran_out(caught.value)
+    assert memory.ran_out(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not memory.ran_out(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not memory.ran_out(ValueError("out of memory"))
+
+
+def test_training_that_needs_too_much_is_one_line(tmp_path: Path):
+    command = ["train", "digits-standard", "--epochs", "1", "--device", "cpu", "--quiet", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*command, "--pad", "1000000"], prog_name="subspaces")
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith("error: out of memory on cpu")
+    assert "lower --batch" in result.stderr
+    assert result.stderr.count("\n") == 1

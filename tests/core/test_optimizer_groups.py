@@ -1,6 +1,5 @@
 """Optimiser groups that a function makes of one network, as those of a family of it."""
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -28,15 +27,6 @@ class Net(nn.Module):
         return self.head(x).log_softmax(-1).square().mean() + self.score(x).square().mean()
 
 
-def run_glue(net: nn.Module) -> list[dict[str, Any]]:
-    no_decay = ["bias", "LayerNorm.weight"]
-    named = list(net.named_parameters())
-    return [
-        {"params": [p for n, p in named if not any(nd in n for nd in no_decay)], "weight_decay": 0.3},
-        {"params": [p for n, p in named if any(nd in n for nd in no_decay)], "weight_decay": 0.0},
-    ]
-
-
 def nano_gpt(net: nn.Module) -> list[dict[str, Any]]:
     found = {name: p for name, p in net.named_parameters() if p.requires_grad}
     decay = [p for p in found.values() if p.dim() >= 2]
@@ -54,23 +44,15 @@ def own_head(net: nn.Module) -> list[dict[str, Any]]:
     return [{"params": head, "lr": 0.5}, {"params": [], "lr": 9.0}, {"params": body}]
 
 
-def named(net: nn.Module) -> list[dict[str, Any]]:
-    return [{"params": net.score.named_parameters(), "lr": 0.01}, {"params": list(rest(net).items())}]
-
-
 def rest(net: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in net.named_parameters() if not name.startswith("score")}
-
-
-def both_names(net: nn.Module) -> list[dict[str, Any]]:
-    return [{"params": [p for _, p in net.named_parameters(remove_duplicate=False)], "lr": 0.2}]
 
 
 def flat(net: nn.Module) -> Any:
     return net.parameters()
 
 
-PATTERNS = [run_glue, nano_gpt, configured, own_head, named, flat]
+PATTERNS = [configured, own_head, flat]
 
 
 @pytest.mark.parametrize("penalised", [None, lambda name, p: name.startswith("score")])
@@ -132,23 +114,6 @@ def test_groups_have_their_order_and_options_and_hold_all_once() -> None:
         family.parameter_groups(group={"lr": 1})
     with pytest.raises(ValueError, match="expected one of 'group0', 'group1', 'group2'"):
         family.parameter_groups(weights={"lr": 1})
-
-
-def test_copies_checkpoints_and_files_have_the_groups(tmp_path: Any) -> None:
-    network = Net()
-    family = ss.Subspace(network, ss.Line(), init="point", groups=own_head)
-    ss.save(family, tmp_path / "family.safetensors")
-    made = ss.Subspace.from_modules([family.at(0.0), family.at(1.0)], ss.Line(), groups=own_head)
-    made.load_state_dict(family.state_dict())
-    read = ss.load(tmp_path / "family.safetensors", network, groups=own_head)
-    for other in (pickle.loads(pickle.dumps(family)), made, read):
-        assert list(other.omega) == list(family.omega)
-        for group, expected in zip(other.parameter_groups(), family.parameter_groups(), strict=True):
-            assert [each.shape for each in group.pop("params")] == [each.shape for each in expected.pop("params")]
-            assert group == expected
-    again = ss.load(tmp_path / "family.safetensors", network, groups=own_head)
-    ss.save(again, tmp_path / "again.safetensors")
-    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "family.safetensors").read_bytes()
 
 
 elsewhere = nn.Linear(2, 2)

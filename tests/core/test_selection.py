@@ -138,18 +138,6 @@ def test_statistics_are_those_of_every_point() -> None:
     assert fewer.midpoint != selection.midpoint
 
 
-def test_training_batches_are_the_same_for_every_point() -> None:
-    family = ss.Subspace(normed, ss.Line(), init="point", offset=0.0, seed=0)  # all its points are one network
-    x, y = inputs(), torch.arange(N) % 3
-    for generator in (None, torch.Generator().manual_seed(3)):
-        loader = DataLoader(TensorDataset(inputs()), batch_size=20, shuffle=True, generator=generator)
-        before = None if generator is None else generator.get_state()
-        selection = family.select(batched(x, y), statistics=loader, batches=2, points=3, folds=0)
-        assert selection.best.value == selection.worst.value == selection.midpoint
-        assert not selection.moved
-        assert before is None or torch.equal(generator.get_state(), before)
-
-
 def test_without_labels() -> None:
     family = family_of(ss.Line())
     x = inputs()
@@ -162,54 +150,6 @@ def test_without_labels() -> None:
     assert plain.midpoint == pytest.approx(float(-(p * p.log()).sum(1).mean()), rel=1e-5)
     with pytest.raises(TypeError, match=r"a batch is a Tensor: expected \(inputs, target\).*by='entropy'"):
         family.select([x])
-
-
-def test_noise_moves_nothing_and_says_so() -> None:
-    family = family_of(ss.Simplex(3), init="point", offset=0.01)
-    y = torch.randint(3, (20,), generator=torch.Generator().manual_seed(4))
-    selection = family.select(batched(inputs(20), y), folds=2, steps=5)
-    assert not selection.moved
-    assert selection.alpha == pytest.approx([1 / 3] * 3)
-    assert selection.value == selection.midpoint
-    assert "the midpoint" in str(selection)
-    assert "flatters" in str(selection)
-
-
-def test_batches_of_two_inputs_and_dicts() -> None:
-    class Sum(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.map = nn.Linear(5, 3)
-
-        def forward(self, x: Tensor, shift: Tensor) -> dict[str, Tensor]:
-            return {"logits": self.map(x) + shift}
-
-    family = family_of(ss.Line(), Sum)
-    x, shift, y = inputs(), torch.zeros(N, 1), torch.arange(N) % 3
-    three = family.select(batched(x, shift, y))
-    named = family.select([{"x": x, "shift": shift, "labels": y}])
-    assert three.midpoint == pytest.approx(named.midpoint, rel=1e-6)
-    assert three.alpha == named.alpha
-
-
-class Recurrent(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.reader, self.head = nn.LSTM(5, 4, batch_first=True), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.reader(x[:, None].expand(-1, 2, -1))[0][:, -1])
-
-
-@pytest.mark.parametrize("options", [{}, {"per": "layer", "steps": 3}])
-def test_recurrent_networks(options: Any) -> None:
-    family = family_of(ss.Line(), Recurrent)
-    x, y = inputs(), torch.arange(N) % 3
-    selection = family.select([(x, y)], folds=0, **options)
-    with torch.no_grad():
-        expected = F.cross_entropy(family.at(selection.best.alpha).eval()(x), y)
-    assert selection.best.value == pytest.approx(float(expected), rel=1e-5)
-    assert all(omega.grad is None for omega in family.parameters())
 
 
 def test_points_without_a_finite_loss_are_the_worst() -> None:
@@ -273,13 +213,6 @@ def test_networks_that_end_in_probabilities(by: Any, outputs: Any, end: Any, cla
     found, wanted = families[0].select(examples, outputs=outputs, **how), families[1].select(examples, **how)
     for name in ("alpha", "midpoint", "value"):
         assert getattr(found, name) == pytest.approx(getattr(wanted, name), abs=1e-6)
-
-
-def test_a_probability_of_zero_leaves_a_path_finite() -> None:
-    family = family_of(ss.Simplex(2), lambda: Ending(lambda x: (200 * x).softmax(1)))
-    for by in ("nll", "entropy"):
-        selection = family.select(GOOD, by=by, outputs="probabilities", folds=0, steps=3)
-        assert all(map(math.isfinite, (selection.midpoint, selection.value, selection.worst.value)))
 
 
 @pytest.mark.parametrize(

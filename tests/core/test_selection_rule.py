@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from subspaces.core.selection import rule
+from subspaces.core import search
 
 GRID = torch.linspace(0, 1, 21, dtype=torch.float64)
 MIDDLE, LEVEL, SETS = 10, 0.05, 120
@@ -18,7 +18,7 @@ MIDDLE, LEVEL, SETS = 10, 0.05, 120
 def quicker() -> Iterator[None]:
     """Turn signs less often: the quantile is a little noisier, and everything four times as quick."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rule, "TURNS", 199)
+        patch.setattr(search, "TURNS", 199)
         yield
 
 
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 def choice(losses: Tensor) -> int:
-    return rule.safest(losses, MIDDLE, LEVEL, 0)
+    return search.safest(losses, MIDDLE, LEVEL, 0)
 
 
 def true_gains(case: Case, first: int = 0, n: int | None = None) -> Tensor:
@@ -87,7 +87,7 @@ def test_a_large_gain_is_found(skewed: bool) -> None:
 def test_the_estimate_is_unbiased_and_the_best_of_the_grid_is_not(case: Case) -> None:
     def estimated(seed: int) -> tuple[float, float]:
         losses = case.draw(seed)
-        return rule.cross_validated(lambda some: losses[MIDDLE] - losses[choice(losses[:, some])], case.n, 5, seed)
+        return search.cross_validated(lambda some: losses[MIDDLE] - losses[choice(losses[:, some])], case.n, 5, seed)
 
     gains, errors = torch.tensor([estimated(seed) for seed in range(SETS)], dtype=torch.float64).T
     others = case.n - case.n // 5  # the procedure that is measured chooses on the other folds
@@ -97,39 +97,3 @@ def test_the_estimate_is_unbiased_and_the_best_of_the_grid_is_not(case: Case) ->
     assert float(naive.mean() - truth.mean()) > 3 * noise(naive)
     covered = (gains - true_gains(case)).abs() <= 2 * errors
     assert float(covered.double().mean()) > 0.8
-
-
-def test_more_points_need_more_evidence() -> None:
-    gains = torch.randn(30, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    one, many = (float(rule.critical(gains[:count], LEVEL, 0)) for count in (1, 30))
-    assert one == pytest.approx(1.69, abs=0.15)  # Student's t with 39 degrees of freedom
-    assert many > one + 1
-    same = gains[:1].expand(30, 40)
-    assert float(rule.critical(same, LEVEL, 0)) == pytest.approx(one)
-
-
-def test_many_examples_give_the_best_point() -> None:
-    assert abs(choice(Case(5000, 0.7, 1).draw(0)) - 14) <= 1
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_handful_of_examples_moves_nothing(n: int) -> None:
-    losses = torch.ones(21, n, dtype=torch.float64)
-    losses[3] = torch.linspace(0, 0.1, n)
-    assert choice(losses) == MIDDLE
-
-
-def test_points_without_a_finite_loss_are_not_taken() -> None:
-    losses = Case(50, 0.2, 4).draw(0)
-    best = choice(losses)
-    losses[best, 7] = math.nan
-    assert choice(losses) not in (best, MIDDLE)
-
-
-def test_folds_are_random_disjoint_and_all() -> None:
-    among = torch.arange(10, 33)
-    first, second = rule.parts(among, 5, 0), rule.parts(among, 5, 1)
-    assert sorted(torch.cat(first).tolist()) == among.tolist()
-    assert {len(each) for each in first} == {4, 5}
-    assert not torch.equal(first[0], second[0])
-    assert all(map(torch.equal, first, rule.parts(among, 5, 0)))

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
 
 from subspaces import Bezier, FileError, Line, Simplex, Subspace, load, save
 from subspaces.core import storage
@@ -88,10 +87,7 @@ FAMILIES: dict[str, tuple[Callable[[], nn.Module], Callable[[Any], Subspace]]] =
     "frozen": (frozen, lambda make: Subspace(make(), Line())),
     "buffers": (Buffers, lambda make: Subspace(make(), Line())),
     "curve in half precision": (lambda: Net().bfloat16(), lambda make: Subspace(make, Bezier(1))),
-    "channels last": (lambda: Net().to(memory_format=torch.channels_last), lambda make: Subspace(make, Line())),
-    "weight norm": (lambda: weight_norm(nn.Linear(5, 2)), lambda make: Subspace(make, Line())),
     "predicate": (Net, lambda make: Subspace(make, Line(), penalised=lambda name, _: name == "norm.bias")),
-    "from modules": (Net, lambda make: Subspace.from_modules([make(), make()], Line())),
 }
 
 
@@ -167,20 +163,6 @@ def test_training_goes_on_as_if_it_had_not_stopped(name, path):
     assert same(family.sample(), loaded.sample())
 
 
-def test_loading_changes_neither_the_network_nor_the_random_numbers(path):
-    family, make = trained("line")
-    save(family, path)
-    net = make().eval()
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    numbers = torch.get_rng_state()
-    load(path, net).train()(torch.randn(2, 3, 5, 5, generator=torch.Generator()))
-    assert torch.equal(torch.get_rng_state(), numbers)
-    assert net.state_dict().keys() == before.keys()
-    assert all(same(value, before[name]) for name, value in net.state_dict().items())
-    assert all(parameter.requires_grad for parameter in net.parameters())
-    assert not net.training
-
-
 def test_predicate_and_groups_come_back(path):
     family, make = trained("predicate")
     save(family, path)
@@ -229,29 +211,6 @@ def test_vertices_have_the_networks_own_names(path):
             assert same(tensors[f"vertex.{index}.{name}"], value)
 
 
-def test_tied_weights_and_scratch_buffers_are_not_repeated(path):
-    save(trained("tied")[0], path)
-    assert {name for name in load_file(path) if name.endswith("weight")} == {
-        "vertex.0.first.weight",
-        "vertex.1.first.weight",
-    }
-    save(trained("buffers")[0], path)
-    assert "shared.scratch" not in load_file(path)
-    assert "shared.nothing" in load_file(path)
-    save(trained("frozen")[0], path)
-    assert {name for name in load_file(path) if name.endswith("conv.weight")} == {"shared.conv.weight"}
-
-
-def test_a_path_without_a_folder_and_a_wrapped_family(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    family, make = trained("line")
-    save(Subspace(Net, Simplex(3)), "here.st")  # which is replaced
-    written = save(torch.optim.swa_utils.AveragedModel(family), "here.st")
-    assert written == storage.read_header(Path("here.st"))["checksum"]
-    assert os.listdir(tmp_path) == ["here.st"]
-    assert same(load("here.st", make).rng, family.rng)
-
-
 # Shapes of one's own
 
 
@@ -280,21 +239,6 @@ def test_a_shape_of_ones_own_is_passed_again(path):
         load(path, Net, Broken((0.1,)))
     loaded, x = load(path, Net, Broken((0.25, 0.5))), torch.randn(4, 3, 5, 5)
     assert same(loaded.eval()(x), family.eval()(x))
-
-
-def test_arguments_of_other_types_are_refused(path):
-    save(Subspace(Net, Line()), path)
-    for shape in (Line, "Line", 2):
-        with pytest.raises(TypeError, match=r"shape=.*: expected .*Shape"):
-            load(path, Net, shape)
-    for network in (None, "Net", lambda: 3):
-        with pytest.raises(TypeError, match=r"expected an nn\.Module"):
-            load(path, network)
-    with pytest.raises(TypeError, match="verify=1: expected True or False"):
-        load(path, Net, verify=1)
-    for value in (nn.Linear(2, 2), {"weight": torch.zeros(2)}, None):
-        with pytest.raises(TypeError, match=f"got a {type(value).__name__}: expected a Subspace"):
-            save(value, path)
 
 
 # Damaged and foreign files
@@ -334,16 +278,11 @@ def flipped(raw: bytes, draw: Callable[..., Any]) -> bytes:
     return bytes(damaged)
 
 
-def overwritten(raw: bytes, draw: Callable[..., Any]) -> bytes:
-    start, junk = draw(st.integers(0, len(raw) - 1)), draw(st.binary(min_size=1, max_size=40))
-    return raw[:start] + junk + raw[start + len(junk) :]
-
-
-@settings(deadline=None, derandomize=True, max_examples=120)
+@settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.data())
 def test_damage_is_refused(whole, data):
     path, raw = whole
-    damaged = data.draw(st.sampled_from([truncated, flipped, overwritten]))(raw, data.draw)
+    damaged = data.draw(st.sampled_from([truncated, flipped]))(raw, data.draw)
     if damaged != raw:
         refused(path, damaged)
 
@@ -465,7 +404,7 @@ def write(number):
     save(family, path)
 
 write(-1)
-for round in range(4):
+for round in range(2):
     before = os.stat(path)
     child = os.fork()
     if not child:
@@ -489,7 +428,7 @@ def test_a_killed_process_leaves_a_whole_file(path):
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(path)], check=False, **options)
     assert done.returncode == 0, done.stderr
     rounds = [line.split() for line in done.stdout.splitlines()]
-    assert len(rounds) == 4
+    assert len(rounds) == 2
     assert all(len(numbers) == 1 and float(numbers[0]) >= 0 for numbers in rounds)  # of one save, all of it
 
 
@@ -558,24 +497,8 @@ def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
     assert "shared.norm.running_mean" in load_file(path)
     for network in (Adapted(), Adapted):
         assert_all_came_back(family, load(path, network))
-    x = torch.randn(8, 64)
-    assert same(load(path, Adapted).eval()(x), family.eval()(x))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda net: net.base.bias.data.add_(1e-6),
-        lambda net: net.base.double(),
-        lambda net: setattr(net.base, "bias", nn.Parameter(torch.zeros(1, 64), requires_grad=False)),
-        lambda net: net.base.bias.requires_grad_(True),
-        lambda net: net.up.requires_grad_(False),
-    ],
-)
-def test_another_base_is_refused(change, path):
-    save(adapted(), path, shared=False)
-    net = Adapted()
-    change(net)
-    for network in (net, lambda: Adapted(seed=2)):
+    for network in (lambda: Adapted(seed=2), lambda: Adapted().requires_grad_(True)):
         with pytest.raises(FileError, match=rf"{path} was saved without its frozen .*load it with the network that"):
             load(path, network)
+    x = torch.randn(8, 64)
+    assert same(load(path, Adapted).eval()(x), family.eval()(x))

@@ -199,14 +199,6 @@ def test_the_best_family_is_loaded_at_the_end(tmp_path: Path) -> None:
     assert (tmp_path / "checkpoint-1" / "config.json").is_file()
 
 
-def test_smoothed_labels_are_those_of_the_next_word(tmp_path: Path) -> None:
-    family = seeded(language_model)
-    settings = arguments(tmp_path, label_smoothing_factor=0.1)
-    found = SubspaceTrainer(family, settings, eval_dataset=continued()).evaluate()["eval_loss"]
-    expected = Trainer(family.midpoint(), settings, eval_dataset=continued()).evaluate()["eval_loss"]
-    assert found == pytest.approx(expected, rel=1e-5)
-
-
 def test_what_cannot_be_trained_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"got a BertForSequenceClassification: expected a Subspace"):
         SubspaceTrainer(classifier(), arguments(tmp_path))

@@ -149,33 +149,6 @@ def test_where_no_train_loader_is_known_the_error_says_what_to_pass() -> None:
         SubspaceCallback(batches=0)
 
 
-def test_batches_go_through_the_hooks_and_other_buffers_stay() -> None:
-    class Counting(nn.Sequential):
-        def __init__(self) -> None:
-            super().__init__(*make_net())  # type: ignore[misc]
-            self.register_buffer("steps", torch.zeros(()))
-
-        def forward(self, x: torch.Tensor) -> Any:
-            self.steps.add_(float(self.training))
-            return super().forward(x)
-
-    class Moving(Holding):
-        def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
-            return (batch[0] + (100.0 if self.trainer.training else 0.0), batch[1])
-
-    module = Moving(Counting())
-    trainer(callbacks=[SubspaceCallback(loader())]).validate(module, HELD_OUT, verbose=False)
-    assert float(module.net.template.steps) == 0
-    assert_recalibrated(module, [x + 100.0 for x, _ in loader()])
-
-
-def test_a_compiled_family_is_found() -> None:
-    module = Holding()
-    bare, module.net = module.net, torch.compile(module.net, backend="eager")
-    trainer(callbacks=[SubspaceCallback()], max_epochs=1, limit_train_batches=2).fit(module, loader(), HELD_OUT)
-    assert int(bare.calibrated) == 2
-
-
 def test_two_processes_make_statistics_of_all_batches(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if torch.cuda.is_initialized():
         pytest.skip("a process with a CUDA device in use cannot be forked")
@@ -193,21 +166,6 @@ def test_two_processes_make_statistics_of_all_batches(temporary: Path, monkeypat
 
 
 # Training
-
-
-def test_it_trains_as_a_loop_of_ones_own() -> None:
-    module, batches, expected, together = Holding(), loader(), Holding().net, 2
-    trainer(callbacks=[Seeding(), SubspaceCallback()], accumulate_grad_batches=together).fit(module, batches, HELD_OUT)
-    optimizer = torch.optim.SGD(expected.parameters(), lr=0.1, momentum=0.9)
-    for _ in range(2):
-        for index, (x, y) in enumerate(batches):
-            torch.manual_seed(index)
-            ((F.cross_entropy(expected(x), y) + expected.penalty(1.0)) / together).backward()
-            if (index + 1) % together == 0:
-                optimizer.step()
-                optimizer.zero_grad()
-    for name, omega in expected.omega.items():
-        assert torch.equal(omega, module.net.omega[name])
 
 
 def test_a_resumed_run_is_the_same_bit_by_bit(tmp_path: Path) -> None:

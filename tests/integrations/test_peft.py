@@ -1,7 +1,7 @@
 """peft: families of adapters on one base, trained and saved; and trained adapters as the vertices of a family."""
 
 import re
-from functools import partial, partialmethod
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ pytest.importorskip("accelerate", reason="accelerate is not installed, which tra
 pytest.importorskip("peft", reason="peft is not installed")
 
 import peft
-from hf_models import TOKENS, arguments, assert_same, classified, classifier, language_model
-from safetensors import safe_open
+from hf_models import TOKENS, arguments, assert_same, classified, classifier
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -50,12 +49,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> ss.Subspace:
     return family.eval()
 
 
-def test_only_adapters_are_trained(trained: ss.Subspace) -> None:
-    wanted = {name for name, parameter in with_lora().named_parameters() if parameter.requires_grad}
-    assert set(trained.vertex(0)) == wanted
-    assert trained.distances().l2[0, 1] > 0.01
-
-
 def test_a_file_of_adapters_is_small_and_loads_onto_the_same_base(trained: ss.Subspace, tmp_path: Path) -> None:
     small, whole = tmp_path / "small.safetensors", tmp_path / "whole.safetensors"
     ss.save(trained, small, shared=False)
@@ -78,18 +71,6 @@ def test_the_midpoint_merges_into_a_plain_model(trained: ss.Subspace, tmp_path: 
         assert_close(again(input_ids=TOKENS).logits, expected)
         pair = trained.ensemble([0.0, 1.0], share=True).eval()
         assert_close(pair(input_ids=TOKENS).sum(-1), torch.ones(24))
-
-
-def test_a_checkpoint_of_adapters_holds_no_base_and_continues(tmp_path: Path) -> None:
-    steps: dict[str, Any] = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
-    settings = arguments(tmp_path, gradient_checkpointing=True, **steps)
-    made = partial(SubspaceTrainer, args=settings, train_dataset=classified(), shared=False)
-    whole, again = (made(family_of(with_lora(), ss.Simplex(3))) for _ in range(2))
-    whole.train()
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert_same(dict(again.model.state_dict()), dict(whole.model.state_dict()))
-    with safe_open(tmp_path / "checkpoint-4" / "family.safetensors", "pt") as file:
-        assert not [name for name in file.keys() if "base_layer" in name]  # noqa: SIM118 (it is no dict)
 
 
 # Several trained adapters
@@ -195,17 +176,6 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     loss = lambda output, target: F.cross_entropy(output.logits, target, reduction="none")  # noqa: E731
     exec(code, {"model": with_two(), "labelled": [batch], "loss": loss})
     assert (tmp_path / "adapters" / "both" / "adapter_model.safetensors").is_file()
-
-
-def test_layers_of_other_kinds() -> None:
-    """GPT-2's transposed linear layers, and embeddings."""
-    torch.manual_seed(0)
-    lora: dict[str, Any] = {"target_modules": ["c_attn", "wte"], "fan_in_fan_out": True}
-    model = peft.get_peft_model(language_model(), peft.LoraConfig(r=2, **lora), adapter_name="first")
-    model.add_adapter("second", peft.LoraConfig(r=1, **lora))
-    randomised(model, 2)
-    family = family_of_adapters(model, NAMES).eval()
-    assert_vertices_are_adapters(family, model)
 
 
 def test_what_makes_no_family_is_refused() -> None:

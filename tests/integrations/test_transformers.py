@@ -10,7 +10,6 @@ from torch import Tensor
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 from hf_models import (
-    TOKENS,
     answered,
     answerer,
     arguments,
@@ -23,8 +22,6 @@ from hf_models import (
 )
 from torch.testing import assert_close
 from transformers import Trainer
-
-import subspaces as ss
 
 DATA = {classifier: classified, answerer: answered, language_model: continued}
 
@@ -52,14 +49,3 @@ def test_the_plain_trainer_trains_and_evaluates_the_midpoint(make: Any, tmp_path
         assert_close(torch.tensor(mine), right)
     if make is not language_model:  # whose batches do not have equally many labels that count
         assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.loss.item(), rel=1e-5)
-
-
-def test_a_language_model_stays_tied_and_writes() -> None:
-    family = seeded(language_model, ss.Bezier(1))
-    assert "lm_head.weight" not in {entry.names[0] for group in family.layout.groups for entry in group.entries}
-    network = family.midpoint().eval()
-    assert network.lm_head.weight is network.transformer.wte.weight
-    written = network.generate(TOKENS[:2], max_new_tokens=3, do_sample=False, pad_token_id=0)
-    assert written.shape == (2, 11)
-    with torch.no_grad():
-        assert torch.equal(written[:, 8], family.eval()(TOKENS[:2]).logits[:, -1].argmax(-1))

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from subspaces.networks.convolution import Conv2d
+from subspaces.networks.models import Conv2d
 
 LAYERS = {  # inputs, outputs, size of the kernel, stride, side of the image: those of cResNet20, and one between
     "stem": (3, 16, 3, 1, 32),

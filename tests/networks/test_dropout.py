@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import subspaces as ss
 from subspaces.networks import registry
-from subspaces.networks.dropout import dropping, drops_at, rates
+from subspaces.networks.registry import dropping, rates
 
 
 class Called(nn.Module):
@@ -26,19 +26,8 @@ class Called(nn.Module):
         return self.head(F.dropout(self.body(x), getattr(self, self.attribute), self.training))
 
 
-def by_dropout(classes: int, dropout: float) -> nn.Module:
-    return Called(classes, dropout, "dropout")
-
-
 def in_secret(classes: int, dropout: float) -> nn.Module:
     return Called(classes, dropout, "hidden")
-
-
-def test_what_is_built_with_dropout_is_asked_with_it(tmp_path: Path):
-    quiet = {"out": tmp_path, "device": "cpu", "show": "quiet", "tensorboard": False, "epochs": 1}
-    (run,) = ss.train("digits-standard", network="test_dropout:by_dropout", dropout=0.5, **quiet)
-    evaluation = ss.evaluate(run, dropout_passes=3, device="cpu", progress=False)
-    assert evaluation["dropout"].nll != evaluation["midpoint"].nll
 
 
 def test_dropout_that_nobody_can_see_is_refused_before_training(tmp_path: Path):
@@ -79,5 +68,3 @@ def test_only_dropout_is_switched_on():
 )
 def test_the_rates_of_a_module(module: nn.Module, expected: set[float]):
     assert rates(module) == expected
-    assert all(drops_at(nn.Sequential(module), rate) for rate in expected)
-    assert not drops_at(nn.Sequential(module), 0.35)

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from subspaces.errors import UserError
-from subspaces.networks import MLP, CResNet, CResNet20, LeNet, ResNet18, ResNet50, build, head_name, names
+from subspaces.networks import MLP, CResNet, LeNet, ResNet18, ResNet50, build, head_name
 
 COLOUR, GREY = (3, 32, 32), (1, 8, 8)
 CRESNETS = {f"cresnet{depth}": CResNet for depth in (20, 8, 14, 32, 56)}
@@ -21,10 +21,6 @@ def flat(classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
 
 
-def test_names():
-    assert names() == tuple(KINDS)
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_own(name: str):
     with torch.device("meta"):
@@ -32,14 +28,6 @@ def test_own(name: str):
         assert type(network) is KINDS[name]
         assert network(torch.empty(2, *COLOUR)).shape == (2, 7)
     assert head_name(network) == "head"
-
-
-def test_a_build_draws_what_the_constructor_draws():
-    torch.manual_seed(0)
-    network = build("cresnet20", classes=10, image_shape=COLOUR, dropout=0.2)
-    torch.manual_seed(0)
-    assert all(map(torch.equal, network.parameters(), CResNet20().parameters()))
-    assert [part.p for part in network.modules() if isinstance(part, nn.Dropout)] == [0.2] * 9
 
 
 @pytest.mark.parametrize("name", ["mlp", f"{__name__}:flat"])
@@ -111,11 +99,6 @@ def attention(classes, dropout):
             return self.head(self.layer(x[:, 0], x[:, 0], x[:, 0])[0].flatten(1))
     return Net()
 
-def partly_frozen():
-    network = nn.Sequential(nn.BatchNorm2d(1), nn.BatchNorm2d(1), nn.Flatten(), nn.Linear(64, 10)).double()
-    network[0].eval()
-    return network
-
 def pair():
     class Net(nn.Linear):
         def forward(self, x):
@@ -168,17 +151,6 @@ def test_factory_is_told_what_its_arguments_name(mine: str):
     assert build(f"{mine}:by_num_classes", classes=4, image_shape=GREY)[1].out_features == 4
     assert build(f"{mine}:by_shape", classes=4, image_shape=(2, 5, 6))[0].kernel_size == (5, 6)
     assert build(f"{mine}:attention", classes=4, image_shape=GREY, dropout=0.25).layer.dropout == 0.25
-
-
-def test_looking_at_a_network_changes_nothing(mine: str):
-    torch.manual_seed(0)
-    network = build(f"{mine}:partly_frozen", classes=10, image_shape=GREY)
-    drawn = torch.rand(1)
-    assert [part.training for part in network] == [False, True, True, True]
-    assert torch.equal(network[1].running_mean, torch.zeros(1, dtype=torch.float64))
-    torch.manual_seed(0)
-    sys.modules[mine].partly_frozen()
-    assert torch.equal(drawn, torch.rand(1))
 
 
 @pytest.mark.parametrize(
@@ -263,10 +235,6 @@ class TestTorchvision:
         with pytest.raises(ValueError, match="'torchvision:resnet18' has no dropout"):
             build("torchvision:resnet18", classes=7, image_shape=COLOUR, dropout=0.25)
 
-    def test_one_output_while_training(self):
-        network = build("torchvision:googlenet", classes=7, image_shape=COLOUR)
-        assert network(torch.randn(2, *COLOUR)).shape == (2, 7)
-
     def test_unknown(self):
         with pytest.raises(ValueError, match="torchvision has no classifier 'fcn_resnet50' "):
             build("torchvision:fcn_resnet50", classes=7, image_shape=COLOUR)
@@ -280,17 +248,6 @@ class TestTorchvision:
             build("torchvision:vit_b_32", classes=7, image_shape=(3, 40, 40))
 
 
-# The head.
-
-
 def test_head_name():
     assert head_name(nn.Sequential(nn.Linear(1, 2), nn.Sequential(nn.Linear(2, 3), nn.ReLU()))) == "1.0"
     assert head_name(nn.Sequential(nn.Linear(1, 2), parametrizations.spectral_norm(nn.Linear(2, 3)))) == "1"
-
-
-@pytest.mark.parametrize(
-    "module", [nn.Linear(1, 1), nn.Sequential(nn.ReLU()), parametrizations.weight_norm(nn.Linear(1, 1))]
-)
-def test_head_name_where_there_is_none(module: nn.Module):
-    with pytest.raises(ValueError, match="has no submodule that owns parameters"):
-        head_name(module)

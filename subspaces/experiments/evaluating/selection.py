@@ -12,8 +12,7 @@ import torch
 
 from subspaces.core import checks, randomness
 from subspaces.core.alpha import Alpha
-from subspaces.core.selection import Selection
-from subspaces.core.selection.criteria import CRITERIA
+from subspaces.core.selection import CRITERIA, Selection
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.measuring import Data, Metrics, measure

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from subspaces.core import distributed
 from subspaces.core.distributed import distribute
 from subspaces.core.family import Subspace
-from subspaces.core.features import Sampled
+from subspaces.core.nested import Sampled
 from subspaces.errors import ArgumentError
 from subspaces.experiments import data
 from subspaces.experiments.methods import Hooks

@@ -1,8 +1,17 @@
-"""The points that are looked at: all of a grid, or those along a path that follows the gradient.
+"""The search behind `family.select`: the points that are looked at, and the rule that keeps the choice among them safe.
 
-The family is not touched: one network is filled for all points, with batch-norm statistics of each point's own.
+With gains d_pi = loss(midpoint, i) - loss(p, i), the choice is the point whose gain is certain to be the largest,
+
+    argmax_p  mean(d_p) - z se(d_p),        0 for the midpoint itself,
+
+where z is so large that, if no point were better or worse than the midpoint, the bound would be above 0 anywhere with
+a probability of at most `level`. It comes from the examples: the sign of each one's gains, at all points together, is
+flipped at random many times, and z is the quantile of the largest mean(d_p) / se(d_p). So the search over many points
+is allowed for, and points that are nearly the same count as one. Far points have noisier gains than near ones: with
+few examples the bound shrinks the choice towards the midpoint.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,15 +19,28 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from subspaces.core import batchnorm, checks, functional, geometry, nested
-from subspaces.core.selection import rule
-from subspaces.core.selection.criteria import Criterion, Loss
+from subspaces.core import batchnorm, checks, functional, geometry, nested, randomness
 from subspaces.errors import ArgumentError
 
+TURNS = 999
+"""How often the signs of the gains are flipped."""
+_AT_ONCE = 4096
+_FOLDS, _SIGNS = 0, 1  # parts of the stream of random numbers
 RATE = 0.1  # of Adam, in logits of alpha
 MARKS = (0, 1, 2, 5)  # steps after which a path is looked at; then after every doubling
+Loss = Callable[[Any, Any], Tensor]
 Rows = dict[str, Tensor]
 """The weights of a point, flat: [n] for each group."""
+
+
+class Criterion(NamedTuple):
+    """A loss for each example, [n], of outputs and targets."""
+
+    name: str
+    loss: Loss
+    slope: Loss  # a loss with a gradient, which a search follows
+    labelled: bool = True
+    percent: bool = False  # 1 - loss is shown
 
 
 class Tried(NamedTuple):
@@ -42,7 +64,7 @@ def grid(losses: "Losses", points: int, level: float, seed: int) -> Search:
     every, place = torch.stack([each.losses for each in tried]), alphas.index(middle)
 
     def choose(among: Tensor) -> Tried:
-        return tried[rule.safest(every[:, among], place, level, seed)]
+        return tried[safest(every[:, among], place, level, seed)]
 
     return tried, tried[place].losses, choose
 
@@ -63,12 +85,12 @@ def path(losses: "Losses", layerwise: bool, steps: int, level: float, seed: int)
         if len(among) < 3:
             return tried[0]
         measured = torch.zeros(len(marks), losses.examples, dtype=torch.float64)
-        thirds = rule.parts(among, 3, seed)
+        thirds = parts(among, 3, seed)
         for index, held in enumerate(thirds):
             others = torch.cat(thirds[:index] + thirds[index + 1 :])
             for mark, found in enumerate(_walk(losses, layerwise, marks, steps, others)):
                 measured[mark, held] = found.losses[held]
-        chosen = rule.safest(measured[:, among], 0, level, seed)
+        chosen = safest(measured[:, among], 0, level, seed)
         last = tried[chosen]
         if chosen and len(among) < losses.examples:
             *_, last = _walk(losses, layerwise, marks, marks[chosen], among)
@@ -182,3 +204,59 @@ class Losses:
         for group in self.layout.groups:
             weights |= group.unpack(rows[group.name])
         return nested.run(network, args, named, lambda: functional.call(network, weights, args, named))
+
+
+# The rule
+
+
+def safest(losses: Tensor, middle: int, level: float, seed: int) -> int:
+    """Return the index of the point to take, of losses [points, n]; that of the midpoint unless a gain is certain."""
+    finite = losses.isfinite().all(1)
+    if losses.shape[1] < 2:
+        return middle
+    gains = torch.where(finite[:, None], losses[middle] - losses, 0).double()
+    error = gains.std(-1) / math.sqrt(gains.shape[-1])
+    bound = torch.where(finite, gains.mean(-1) - critical(gains, level, seed) * error, -math.inf)
+    bound[middle] = 0
+    best = int(bound.argmax())
+    return best if bound[best] > 1e-12 else middle
+
+
+def critical(gains: Tensor, level: float, seed: int) -> Tensor:
+    """Return z: the quantile of the largest mean / error over points, [points, n], when signs are random."""
+    n = gains.shape[1]
+    state = randomness.stream(seed, "selection", _SIGNS)
+    means = gains.new_zeros(TURNS, len(gains))
+    for some in gains.split(_AT_ONCE, 1):
+        signs = randomness.uniform(state, (TURNS, some.shape[1])).lt(0.5).to(gains.device)
+        means += torch.where(signs, 1.0, -1.0).to(gains) @ some.T
+    means /= n
+    squares = gains.square().mean(1)  # no sign changes them
+    errors = ((squares - means.square()).clamp_min(0) / (n - 1)).sqrt()
+    ratios = torch.where(means > 0, means / errors, 0)  # [turns, points]
+    place = min(math.ceil((1 - level) * (TURNS + 1)), TURNS) - 1
+    return ratios.amax(1).sort().values[place]
+
+
+def parts(among: Tensor, shares: int, seed: int) -> list[Tensor]:
+    """Return some examples in so many random parts of about the same size."""
+    mixed = among[randomness.permutation(randomness.stream(seed, "selection", _FOLDS), len(among))]
+    return [mixed[start::shares] for start in range(shares)]
+
+
+def cross_validated(procedure: Callable[[Tensor], Tensor], n: int, folds: int, seed: int) -> tuple[float, float]:
+    """Return the gain of a whole procedure on examples that it has not seen, and its standard error.
+
+    The procedure chooses on some examples and returns the gains [n] of its choice on all. Each example is in one fold,
+    and counts for the choice that was made on the others. The folds' choices share most of their examples, which the
+    error allows for: (1/k + 1/(k-1)) var, with the variance over folds (Nadeau and Bengio, 2003).
+    """
+    found = torch.zeros(n, dtype=torch.float64)
+    everything, folded = torch.arange(n), parts(torch.arange(n), folds, seed)
+    for held in folded:
+        others = torch.ones(n, dtype=torch.bool)
+        others[held] = False
+        found[held] = procedure(everything[others]).double()[held]
+    between = torch.stack([found[held].mean() for held in folded]).var()
+    spread = torch.maximum(between, found.var() * folds / n)  # of the gain in a fold: choices differ, and examples
+    return float(found.mean()), float((spread * (1 / folds + 1 / (folds - 1))).sqrt())

@@ -1,14 +1,95 @@
-"""Residual networks (He et al., Deep Residual Learning for Image Recognition, 2016) for small images."""
+"""Networks for small images: MLP, LeNet, and the residual networks of He et al., Deep Residual Learning, 2016."""
 
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from subspaces.errors import ArgumentError
-from subspaces.networks.convolution import Conv2d
+
+if find_spec("triton"):  # comes with torch for CUDA
+    from subspaces.networks import kernels
+else:
+    kernels = None  # type: ignore[assignment]
+
+ImageShape = tuple[int, int, int]
+"""Channels, height and width of an image."""
+
+
+class MLP(nn.Module):
+    """Two hidden layers with batch norm, on flattened images."""
+
+    def __init__(self, inputs: int = 64, classes: int = 10, width: int = 64) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [nn.Flatten()]
+        for size in (inputs, width):
+            layers += [nn.Linear(size, width), nn.BatchNorm1d(width), nn.ReLU()]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))  # type: ignore[no-any-return]
+
+
+class LeNet(nn.Module):
+    """Two 5 x 5 convolutions with pooling, then layers of 120 and 84.
+
+    LeCun et al., Gradient-Based Learning Applied to Document Recognition, 1998, with ReLU and max
+    pooling. Where images have less than 28 pixels a side the second convolution is padded as the
+    first one is, or it would leave nothing of the 8 x 8 digits.
+    """
+
+    def __init__(self, image_shape: ImageShape = (1, 28, 28), classes: int = 10) -> None:
+        super().__init__()
+        channels, height, width = image_shape
+        if min(height, width) < 4:
+            raise ArgumentError(f"image_shape={image_shape}: expected sides of 4 or more")
+        padding = 0 if min(height, width) >= 28 else 2
+        border = 4 - 2 * padding  # what the second convolution takes off each side's length
+        size = 16 * ((height // 2 - border) // 2) * ((width // 2 - border) // 2)
+        self.body = nn.Sequential(
+            *(nn.Conv2d(channels, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(6, 16, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Flatten(), nn.Linear(size, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()),
+        )
+        self.head = nn.Linear(84, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))  # type: ignore[no-any-return]
+
+
+class Conv2d(nn.Conv2d):
+    """`torch.nn.Conv2d`, which in a compiled step on a GPU takes this package's kernels where they fit.
+
+    They fit bfloat16 images of few channels. Everywhere else, this is torch's convolution.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if torch.compiler.is_compiling() and kernels is not None and self._simple():
+            dtype = input.dtype
+            if torch.is_autocast_enabled(input.device.type):
+                dtype = torch.get_autocast_dtype(input.device.type)
+            x, weight = input.to(dtype), self.weight.to(dtype)
+            if kernels.fits(x, weight, self.stride[0]):
+                return kernels.convolve(x, weight, self.stride[0])  # type: ignore[no-any-return]
+        return super().forward(input)
+
+    def _simple(self) -> bool:
+        """Whether this is a convolution without bias, groups or dilation that keeps the size but for its stride."""
+        size = self.kernel_size[0]
+        return (
+            self.bias is None
+            and self.groups == 1
+            and self.kernel_size == (size, size)
+            and self.padding == (size // 2, size // 2)
+            and self.padding_mode == "zeros"
+            and self.dilation == (1, 1)
+            and self.stride[0] == self.stride[1]
+        )
 
 
 def _shortcut(convolution: type[nn.Conv2d], inputs: int, outputs: int, stride: int) -> nn.Sequential:

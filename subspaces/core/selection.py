@@ -8,20 +8,23 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from subspaces.core import batchnorm, checks
+from subspaces.core import batchnorm, checks, nested
 from subspaces.core.alpha import Alpha
-from subspaces.core.outputs import Outputs
+from subspaces.core.outputs import OutputCheck, Outputs, prediction, to_log_pair, to_log_probabilities, to_outputs
 from subspaces.core.randomness import SEEDS
-from subspaces.core.selection import rule
-from subspaces.core.selection.criteria import Criterion, Loss, criterion
-from subspaces.core.selection.search import Losses, Search, grid, path
+from subspaces.core.search import Criterion, Loss, Losses, Search, cross_validated, grid, path
 from subspaces.errors import ArgumentError
-from subspaces.text import one_of
+from subspaces.text import nearest, one_of
 
 By = Literal["nll", "accuracy", "entropy"]
 Per = Literal["network", "layer"]
 SHOWN = 6  # layers or vertices in a line of text
+EXPECTED = (
+    "logits [n, classes], or an output with .logits; for anything else pass by=, a function of (output, target) that "
+    "returns a loss for each example"
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def select(
     """Choose the point for a new domain, on a few examples of it; the family stays as it is.
 
     Taken is the point with the largest mean(gain) - z error over the midpoint, if that is above 0, and else the
-    midpoint (see `subspaces.core.selection.rule`): where none is better, the midpoint stays with a probability of
+    midpoint (see `subspaces.core.search`): where none is better, the midpoint stays with a probability of
     1 - `level`, however many points are searched. What this cannot see is a rare, very large loss that is not among
     the examples. On a line or curve all points of a grid are measured; on a simplex, or for one point in each layer,
     the point follows the gradient from the midpoint, and the same rule decides how far.
@@ -127,7 +130,6 @@ def select(
     _check(family, loader, per, points, steps, folds, level, seed)
     seed = int(seed)  # also of numpy
     batchnorm.check_given(family.template, statistics)
-    family.check_moved(depth=1)
     if statistics is not None:
         checks.batches("statistics", statistics)
     if batches is not None:
@@ -169,7 +171,7 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
     chosen = choose(torch.arange(n))
     gain = error = None
     if folds > 1 and n > 1:
-        gain, error = rule.cross_validated(lambda among: middle - choose(among).losses, n, min(folds, n), seed)
+        gain, error = cross_validated(lambda among: middle - choose(among).losses, n, min(folds, n), seed)
 
     def value(losses: Tensor) -> float:
         mean = float(losses.double().mean())
@@ -181,3 +183,75 @@ def _selection(search: Search, by: Criterion, n: int, folds: int, seed: int) -> 
     ranked = sorted((Searched(each.alpha, value(each.losses)) for each in every), key=rank)
     ends = value(middle), value(chosen.losses), ranked[0], ranked[-1]
     return Selection(chosen.alpha, by.name, by.labelled, n, *ends, gain, error, chosen.losses is not middle)
+
+
+# Criteria
+
+
+def criterion(by: str | Loss, outputs: Outputs | None = None) -> Criterion:
+    """Return a criterion by its name, or that of a function, for networks that return `outputs` (None: logits)."""
+    if not isinstance(by, str):
+        checks.function("by", by, f"one of {', '.join(CRITERIA)}, or a function of (output, target)")
+        if outputs is not None:
+            raise ArgumentError(f"outputs={outputs!r}: a function by= gets outputs as they are; expected a name")
+        return Criterion(getattr(by, "__name__", "loss"), by, by)
+    if by not in CRITERIA:
+        raise ArgumentError(f"by={by!r}: {nearest(by, CRITERIA)}, or a function of (output, target)")
+    check = OutputCheck(None if outputs is None else to_outputs("outputs", outputs))
+
+    def of(loss: Loss) -> Loss:
+        return lambda output, target: loss(_log_probabilities(output, check), target)
+
+    loss, slope = CRITERIA[by]
+    return Criterion(by, of(loss), of(slope), by != "entropy", by == "accuracy")
+
+
+def _log_probabilities(output: Any, check: OutputCheck) -> Tensor:
+    """Return log-probabilities [n, classes] in float64; one number for each example is that of the second class.
+
+    A probability of 0 counts as the smallest number of its type, as a mean of infinite losses says nothing.
+    """
+    found = prediction(output, EXPECTED)
+    if found.ndim not in (1, 2):
+        raise ArgumentError(f"the network returns a Tensor of shape {tuple(found.shape)}: expected {EXPECTED}")
+    found = found.squeeze(1) if found.ndim == 2 and found.shape[1] == 1 else found
+    check(found, single=found.ndim == 1)
+    tiny, found = torch.finfo(found.dtype).tiny, found.double()
+    if check.outputs != "probabilities":
+        return to_log_pair(found, check.outputs) if found.ndim == 1 else to_log_probabilities(found, check.outputs)
+    found = found.clamp(min=tiny)
+    return torch.stack([(1 - found).clamp(min=tiny), found], 1).log() if found.ndim == 1 else found.log()
+
+
+def _nll(logs: Tensor, target: Any) -> Tensor:
+    return F.nll_loss(logs, _classes(target, logs), reduction="none")
+
+
+def _error(logs: Tensor, target: Any) -> Tensor:
+    wrong = (logs.argmax(1) != _classes(target, logs)).double()
+    return wrong.where(~logs.isnan().any(1), math.nan)  # such a point is not chosen
+
+
+def _entropy(logs: Tensor, target: Any) -> Tensor:
+    return -(logs.exp() * logs).sum(1)
+
+
+def _classes(target: Any, found: Tensor) -> Tensor:
+    labels = nested.numbers(target, found.device, "a class number for each example")
+    whole = not labels.is_complex() and (not labels.is_floating_point() or bool((labels == labels.round()).all()))
+    if not whole or labels.numel() != len(found):
+        raise ArgumentError(
+            f"targets of dtype {labels.dtype} and shape {tuple(labels.shape)} for {len(found)} examples: expected a "
+            "class number for each; for anything else pass by=, a function of (output, target)"
+        )
+    classes = labels.reshape(-1).long()
+    nested.check_classes(classes, found.shape[1], "leave examples out that have no class")
+    return classes
+
+
+CRITERIA: dict[str, tuple[Loss, Loss]] = {
+    "nll": (_nll, _nll),
+    "accuracy": (_error, _nll),
+    "entropy": (_entropy, _entropy),
+}
+"""Losses of log-probabilities and targets, and those with a gradient that a search follows in their place."""

@@ -1,6 +1,5 @@
-"""The residual networks of the paper: their sizes, what they compute, their first weights."""
+"""The networks of this package: their sizes, and what they compute."""
 
-import math
 from typing import Any
 
 import pytest
@@ -9,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-import subspaces as ss
-from subspaces.networks import CResNet, CResNet20, build
+from subspaces.networks import MLP, CResNet, CResNet20, LeNet, build
 
 DEPTHS = (8, 14, 20, 32, 56)
 BLOCKS = {  # widths, how many blocks in each stage, and the outputs of a block for each of its width
@@ -55,11 +53,6 @@ def test_size(name: str):
         if name == f"cresnet{depth}":
             convolutions = [part for part in network.modules() if isinstance(part, nn.Conv2d)]
             assert len([conv for conv in convolutions if conv.kernel_size == (3, 3)]) == depth - 1
-
-
-def test_sizes_in_numbers():
-    expected = {"cresnet20": (10, 272_464), "resnet18": (200, 11_271_432), "resnet50": (200, 23_910_152)}
-    assert {name: (classes, expected_size(name, classes)) for name, (classes, _) in expected.items()} == expected
 
 
 def reference(state: dict[str, Tensor], x: Tensor, drop: float = 0.0) -> Tensor:
@@ -123,32 +116,43 @@ def test_dropout_acts_on_the_branch_before_the_addition():
     CResNet20().load_state_dict(network.state_dict(), strict=True)  # it has no part in the state
 
 
-def check_first_weights(network: nn.Module) -> None:
-    """Assert that convolutions are Kaiming-normal and without bias, and norms the identity."""
-    for name, part in network.named_modules():
-        if isinstance(part, nn.Conv2d):
-            assert part.bias is None
-            weight = part.weight.detach()
-            count, fan_in = weight.numel(), weight[0].numel()
-            standard = weight.double() * math.sqrt(fan_in / 2)  # numbers of a standard normal distribution
-            assert abs(standard.mean()) < 5 / math.sqrt(count), name
-            assert abs(standard.var() - 1) < 5 * math.sqrt(2 / count), name
-            assert abs((standard**4).mean() - 3) < 5 * math.sqrt(96 / count), name  # a uniform one would have 1.8
-        elif isinstance(part, nn.BatchNorm2d):
-            assert torch.equal(part.weight, torch.ones_like(part.weight)), name
-            assert torch.equal(part.bias, torch.zeros_like(part.bias)), name
+# Small networks
 
 
-def test_layers_of_a_family():
-    """Layerwise means every convolution, every batch norm, and the head, which is a convolution here."""
-    with torch.device("meta"):
-        norms = len([part for part in CResNet20().modules() if isinstance(part, nn.BatchNorm2d)])
-    assert len(ss.Subspace(CResNet20, ss.Line(), layerwise=True).layers) == 22 + norms
+def test_mlp_forward():
+    torch.manual_seed(0)
+    network = MLP(inputs=12, classes=3, width=5)
+    network(torch.randn(20, 3, 2, 2))  # statistics that are not 0 and 1
+    state, x = network.eval().state_dict(), torch.randn(4, 3, 2, 2)
+    y = x.flatten(1)
+    for layer, norm in (("body.1", "body.2"), ("body.4", "body.5")):
+        y = F.linear(y, state[f"{layer}.weight"], state[f"{layer}.bias"])
+        mean, var = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
+        y = F.relu(F.batch_norm(y, mean, var, state[f"{norm}.weight"], state[f"{norm}.bias"]))
+    assert_close(network(x), F.linear(y, state["head.weight"], state["head.bias"]))
 
 
-def test_every_vertex_has_first_weights():
-    torch.manual_seed(2)
-    family = ss.Subspace(CResNet20, ss.Line())
-    for alpha in (0.0, 1.0):
-        check_first_weights(family.at(alpha))
-    assert family.distances().cos2[0, 1] < 1e-3  # independent ones
+def test_lenet_forward():
+    torch.manual_seed(0)
+    network = LeNet()  # the classic one
+    assert sum(parameter.numel() for parameter in network.parameters()) == 61_706
+    state = network.state_dict()
+    x = torch.randn(3, 1, 28, 28)
+    y = F.max_pool2d(F.relu(F.conv2d(x, state["body.0.weight"], state["body.0.bias"], padding=2)), 2)
+    y = F.max_pool2d(F.relu(F.conv2d(y, state["body.3.weight"], state["body.3.bias"])), 2).flatten(1)
+    assert y.shape == (3, 400)
+    for name in ("body.7", "body.9"):
+        y = F.relu(F.linear(y, state[f"{name}.weight"], state[f"{name}.bias"]))
+    assert_close(network(x), F.linear(y, state["head.weight"], state["head.bias"]))
+
+
+@pytest.mark.parametrize("image_shape", [(1, 8, 8), (1, 28, 28), (3, 64, 64), (1, 4, 4), (2, 27, 40)])
+def test_lenet_takes_any_image(image_shape: tuple[int, int, int]):
+    network = LeNet(image_shape, classes=4)
+    assert network(torch.randn(2, *image_shape)).shape == (2, 4)
+    assert network.head.in_features == 84
+
+
+def test_lenet_refuses_what_pooling_would_leave_nothing_of():
+    with pytest.raises(ValueError, match=r"image_shape=\(1, 3, 28\).*sides of 4 or more"):
+        LeNet((1, 3, 28))
