@@ -28,12 +28,14 @@ BASE = dataclasses.replace(find("digits-standard"), batch=400, epochs=2)  # thre
 
 @pytest.fixture
 def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import benchmarks by name, as `python benchmarks/NAME.py` finds them."""
+    """Import benchmarks by name, as `python benchmarks/NAME.py` finds them; other modules of these names come back."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    before = set(sys.modules)
+    names = {file.stem for file in FOLDER.glob("*.py")}
+    others = {name: sys.modules.pop(name) for name in names & sys.modules.keys()}
     yield importlib.import_module
-    for name in {file.stem for file in FOLDER.glob("*.py")} - before:
+    for name in names:
         sys.modules.pop(name, None)
+    sys.modules.update(others)
 
 
 @pytest.mark.parametrize("name", sorted(file.stem for file in FOLDER.glob("*.py")))
