@@ -40,13 +40,13 @@ class Evaluation(evaluation.Evaluation):
 
     def table(self, split: str = "test") -> str:
         """Return a table of the answers, and of what was chosen, as text."""
-        from subspaces.reports.table import as_text, filled
+        from subspaces.reports.tables import as_text, filled
 
         return as_text(filled([self], one_of("split", split, self.splits)))
 
     def shift_table(self) -> str:
         """Return a table of the answers on shifted data, means over all sets, as text."""
-        from subspaces.reports.table import as_text, shift_table
+        from subspaces.reports.tables import as_text, shift_table
 
         if not (table := shift_table([self])).row_count:
             raise ArgumentError("no answer was measured on shifted data: evaluate with corruptions=")
@@ -54,14 +54,14 @@ class Evaluation(evaluation.Evaluation):
 
     def outlier_table(self) -> str:
         """Return a table of how well the answers tell test examples from outliers, as text."""
-        from subspaces.reports.table import as_text, outlier_table
+        from subspaces.reports.tables import as_text, outlier_table
 
         if not (table := outlier_table([self])).row_count:
             raise ArgumentError("no answer was measured against outliers: evaluate with outliers=")
         return as_text(table)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure, such as "along", "reliability", "selective", "diversity" or "plane"; see `subspaces.plot`."""
+        """Draw a figure, such as "along", "reliability", "selective" or "plane"; see `subspaces.plot`."""
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:

@@ -1,15 +1,18 @@
-"""The lines of figures as data, which matplotlib and the page draw: along a subspace, over epochs and over coverage."""
+"""What figures and the page show, as data: lines over alpha, the epochs and the coverage; shifted data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group
+from subspaces.errors import ArgumentError, UserError
+from subspaces.evaluation import conditions, curves
+from subspaces.evaluation.comparing import SPLIT, Group, check_split, of_seeds, place
+from subspaces.evaluation.conditions import Condition, shifted_rows
 from subspaces.evaluation.curves import Curve
 from subspaces.evaluation.group_answers import GroupAnswer, first, headed
 from subspaces.evaluation.metrics import Metric
+from subspaces.text import nearest
 
 LOGGED = ("l2", "cos2")
 """Columns of the log about the distances between vertices."""
@@ -74,3 +77,36 @@ def selective(groups: Sequence[Group], split: str) -> list[Series]:
 
 def _scaled(curve: Curve, metric: Metric) -> Curve:
     return Curve(np.asarray(curve.grid), metric.scale * curve.values)
+
+
+def confident(groups: Sequence[Group], split: str, part: str) -> list[GroupAnswer]:
+    """Return what stands for each group, if it has reliability or risk over coverage, which not every task has."""
+    found = headed(groups, split)
+    if not found:
+        check_split(groups[0], split)
+    for answer in found:
+        if any(getattr(row, part) is None for row in answer.curves(split)):
+            what = part.replace("_", " over ")
+            raise UserError(f"{answer.label} has no {what}: expected a classification of examples")
+    return found
+
+
+def shifted(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
+    """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
+    if split != SPLIT:
+        raise ArgumentError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
+    for group in groups:
+        rows = shifted_rows(group)
+        rows = rows[rows["kind"] == "point"] if group.interval else rows  # of a line or curve the points are shown
+        for one, seed in zip(group.evaluations, group.seeds, strict=True):
+            if not len(of_seeds(rows, (seed,))):
+                raise UserError(f"{place(one)} was not measured on shifted data: evaluate it with corruptions")
+        check_split(group, SPLIT)
+    found = conditions.conditions(groups)
+    if not found:
+        raise UserError("the runs were measured on different shifted data: evaluate them alike")
+    every = [shifted_rows(group).dropna(axis="columns", how="all") for group in groups]
+    known = [each.name for each in groups[0].evaluations[0].metrics if all(each.name in rows for rows in every)]
+    if metric not in known:
+        raise ArgumentError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, known)}")
+    return found

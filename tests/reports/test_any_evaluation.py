@@ -10,6 +10,9 @@ import pytest
 import torch
 from commands import CliRunner
 from rich.console import Console
+from subspaces.reports.page.content import Page
+from subspaces.reports.page.walk import walks
+from subspaces.reports.table import Table, filled
 from torch import Tensor, nn
 from visiting import data_of, reads, table
 
@@ -21,9 +24,6 @@ from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item, kind
 from subspaces.reports.page import tables
-from subspaces.reports.page.content import Page
-from subspaces.reports.page.walk import walks
-from subspaces.reports.table import Table, filled
 
 COUNT = 297  # as many test examples as a made-up run has
 GRID = (0.0, 0.1, 0.3)

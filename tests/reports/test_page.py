@@ -16,6 +16,7 @@ import torch
 from commands import CliRunner
 from page_cases import Recorded
 from PIL import Image
+from subspaces.reports.page.content import Page
 from visiting import data_of
 
 from subspaces.cli import main as app
@@ -25,7 +26,6 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.opening import opened
 from subspaces.reports import page as report
 from subspaces.reports.page import tables, walk
-from subspaces.reports.page.content import Page
 
 
 def write(folders, path: Path) -> Path:

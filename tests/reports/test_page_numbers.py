@@ -20,12 +20,12 @@ from page_cases import (
     is_point,
     scale,
 )
+from subspaces.reports.page.content import Page
 from visiting import HEADS, PERCENT, data_of, near, reads
 
 from subspaces.evaluation.comparing import groups_of
 from subspaces.experiments.opening import opened
 from subspaces.reports.page import tables
-from subspaces.reports.page.content import Page
 
 
 @pytest.fixture(scope="module")
