@@ -1,6 +1,5 @@
 """The benchmarks: what they time is what they say, and each result is in their file as soon as it is known."""
 
-import copy
 import dataclasses
 import importlib
 import json
@@ -11,9 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
-import subspaces as ss
 from subspaces.core import geometry
 from subspaces.experiments import data
 from subspaces.experiments.training import Execution, Recipe
@@ -78,15 +75,6 @@ def test_the_plain_step_is_that_of_the_engine(benchmarks: Any, digits: data.Data
     trained = engine.family.midpoint()
     for one, other in zip(trained.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-
-
-def test_the_plain_line_trains_both_ends_and_their_angle(benchmarks: Any, digits: data.Dataset) -> None:
-    plain = loop(benchmarks("plain"), digits, dataclasses.replace(BASE, method="line", beta=100.0))
-    before, ends = copy.deepcopy(plain.model.state_dict()), plain.ends
-    assert len(ends) == sum(value.ndim > 1 for value in before.values()) / 2 > 0
-    plain.run(2)
-    assert 0 < float(plain.alpha) < 1
-    assert all(not torch.equal(value, before[name]) for name, value in plain.model.state_dict().items())
 
 
 def test_every_result_is_written_and_printed_as_soon_as_it_is_known(
@@ -220,21 +208,6 @@ def test_networks_and_subspaces_are_trained_at_every_rate(benchmarks: Any, tmp_p
     assert [(row["method"], row["factor"]) for row in rows] == [(m, f) for m in rates.METHODS for f in (0.5, 1e30)]
     assert all(row["nll"] > 0 and 0 <= row["accuracy"] <= 1 for row in rows[::2])
     assert all(row.get("diverged") for row in rows[1::2])
-
-
-@pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(3)])
-def test_a_step_moves_the_midpoint_less_than_one_network(shape: ss.Shape) -> None:
-    network, x = nn.Linear(3, 2), torch.randn(4, 3)
-    family = ss.Subspace(network, shape, offset=0.0)
-    alpha = family.sample()
-    (c,) = {tuple(each.tolist()) for each in family.coefficients(alpha).values()}
-    places = {1 / shape.vertices: shape.midpoint(), sum(each**2 for each in c): alpha}
-    before = network.weight.detach().clone()
-    for model, output in ((network, network(x)), (family, family(x, alpha=alpha))):
-        output.square().sum().backward()
-        torch.optim.SGD(model.parameters(), lr=0.1).step()
-    for share, place in places.items():
-        torch.testing.assert_close(family.at(place).weight - before, share * (network.weight - before))
 
 
 # Photographs from files

@@ -115,13 +115,6 @@ def test_no_module_imports_itself_through_others() -> None:
     assert cycles(edges) == []
 
 
-def test_a_cycle_is_noticed() -> None:
-    files = {"s.a": ["s.b.x", "s.c"], "s.b": ["s.c.y"], "s.c": [], "s.d": ["s.a"]}
-    assert graph(files) == {"s.a": {"s.b", "s.c"}, "s.b": {"s.c"}, "s.c": set(), "s.d": {"s.a"}}
-    assert cycles(graph(files)) == []
-    assert cycles(graph({**files, "s.c": ["s.a"]})) == ["s.a", "s.b", "s.c"]
-
-
 def prints(tree: ast.AST) -> list[int]:
     """Return the lines that call `print`, as a function or as a method of a console."""
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -134,53 +127,24 @@ def test_only_the_command_line_prints(file):
     assert place(file) == "cli" or not lines, f"{file.name} prints on lines {lines}: only cli/ may"
 
 
-def test_printing_is_noticed():
-    assert prints(ast.parse("print(1)\nx = fingerprint(2)\nConsole().print(3)\nprint")) == [1, 3]
-
-
 @pytest.mark.parametrize(
     ("where", "code", "expected"),
     [
         ("evaluation", "from subspaces.core.family import Subspace\nimport subspaces.core.shapes", []),
         ("core", "from subspaces.evaluation import tasks", ["subspaces.evaluation.tasks"]),
         ("core", "from subspaces import cli", ["subspaces.cli"]),
-        ("core", "from . import cli", ["subspaces.cli"]),
-        ("core", "def f():\n    import subspaces.cli", ["subspaces.cli"]),
+        ("core", "def f():\n    from . import cli", ["subspaces.cli"]),
         ("core", "import subspaces", ["subspaces"]),
-        ("core", "from subspaces.unheard import of", ["subspaces.unheard.of"]),
         ("core", "import argparse", ["argparse"]),
         ("cli", "import argparse\nfrom subspaces.experiments import demo", []),
-        ("networks", "from subspaces.networks import small\nimport torch", []),
-        ("networks", "from subspaces.core.shapes import Line", ["subspaces.core.shapes.Line"]),
     ],
 )
 def test_the_rule_itself(where, code, expected):
     assert violations(where, list(imports(ast.parse(code), "subspaces"))) == expected
 
 
-def test_relative_imports_in_a_sub_package_are_resolved():
-    tree = ast.parse("from .small import a\nfrom ..shapes import b")
-    assert list(imports(tree, "subspaces.networks")) == ["subspaces.networks.small.a", "subspaces.shapes.b"]
-
-
-HEAVY = {
-    "subspaces": {
-        *(
-            "sklearn",
-            "torchmetrics",
-            "matplotlib",
-            "plotly",
-            "typer",
-            "lightning",
-            "ray",
-            "subspaces.experiments.training",
-        ),
-        "torch._dynamo",
-    },
-    "subspaces.cli": {
-        *("sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm", "ray", "torch._dynamo"),
-    },
-}
+LATER = {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm", "ray", "torch._dynamo"}
+HEAVY = {"subspaces": LATER | {"lightning", "subspaces.experiments.training"}, "subspaces.cli": LATER}
 
 
 def test_importing_leaves_heavy_dependencies_alone():

@@ -24,25 +24,6 @@ def gradients(family: ss.Subspace, alpha: Any, plain: nn.Module) -> None:
         assert_close(family.omega[group.name].grad, expected)
 
 
-class Embedding(nn.Sequential):
-    def __init__(self) -> None:
-        super().__init__(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-
-
-def test_siamese_networks_compare_two_inputs_at_one_point() -> None:
-    family, pairs = ss.Subspace(Embedding, ss.Line()), torch.randn(2, 6, 5)
-    same = torch.randint(2, (6,)).float()
-
-    def loss(net: nn.Module) -> Tensor:
-        return F.mse_loss(torch.exp(-(net(pairs[0]) - net(pairs[1])).abs().sum(1)), same)
-
-    alpha = family.sample()
-    with family.point(alpha) as net:
-        loss(net).backward()
-    loss(plain := family.at(alpha)).backward()
-    gradients(family, alpha, plain)
-
-
 class VAE(nn.Module):
     """That of pytorch/examples, in small."""
 

@@ -10,9 +10,6 @@ import pytest
 import torch
 from commands import CliRunner
 from rich.console import Console
-from subspaces.reports.page.content import Page
-from subspaces.reports.page.walk import walks
-from subspaces.reports.table import Table, filled
 from torch import Tensor, nn
 from visiting import data_of, reads, table
 
@@ -23,7 +20,9 @@ from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.metrics import METRICS, Metric, average
 from subspaces.evaluation.points import Item, kind
-from subspaces.reports.page import tables
+from subspaces.reports import tables
+from subspaces.reports.content import Page
+from subspaces.reports.tables import Table, filled
 
 COUNT = 297  # as many test examples as a made-up run has
 GRID = (0.0, 0.1, 0.3)
@@ -117,11 +116,11 @@ def texts(figure: Any) -> str:
     return " ".join(" ".join(found).split())
 
 
-@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "selective", "diversity", "shift", "shift-along"])
+@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "selective", "shift", "shift-along"])
 def test_figures_name_what_they_show(own, name: str) -> None:
     figure = ss.plot(name, list(own.values()))
     assert "my simplex" in texts(figure)
-    if name not in ("plane", "diversity"):
+    if name != "plane":
         assert "my network" in texts(figure)
     if name in ("reliability", "selective"):
         assert "my line: ensemble of 0.1 and 0.9" in texts(figure).replace(":my", ": my")
@@ -143,14 +142,6 @@ def test_a_regression_has_figures(regression) -> None:
     axes = regression.plot("along").axes[0]
     assert axes.get_ylabel() == "RMSE"
     assert axes.lines[1].get_ydata()[1] == pytest.approx(regression["pair"].rmse)
-    assert regression.plot("diversity").axes[0].get_xlabel().startswith("difference")
-
-
-def test_networks_that_are_no_subspace_have_no_distance_of_weights(networks) -> None:
-    figure = networks.plot("diversity")
-    assert [axes.get_xlabel().partition("\n")[0] for axes in figure.axes] == ["total variation"]
-    assert figure.axes[0].patches[0].get_width() == pytest.approx(networks["vertices"].diversity["tv"])
-    assert "three: ensemble of 3 networks" in texts(networks.plot("reliability"))
 
 
 def test_files_are_drawn_and_told_as_what_is_in_hand(own, saved, tmp_path: Path) -> None:
@@ -206,7 +197,7 @@ def test_the_answers_of_several_networks(networks) -> None:
     shown = {line[0]: line for line in answers_of(networks).rows}
     assert list(shown) == ["networks, on average", "ensemble of 3 networks"]
     assert reads(shown["ensemble of 3 networks"][2], networks["vertices"].nll, digits=3)
-    (walk,) = walks(Page.of(groups_of([networks])))
+    (walk,) = Page.of(groups_of([networks])).walks()
     assert [point["name"] for point in walk["points"]] == ["network 1", "network 2", "network 3"]
 
 

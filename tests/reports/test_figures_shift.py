@@ -18,7 +18,7 @@ from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Row
 from subspaces.experiments.opening import opened
 from subspaces.reports import figures
-from subspaces.reports.figures.shift import BEST
+from subspaces.reports.figures.style import BEST_LABEL
 
 METHODS = ("standard", "line", "simplex")
 SEEDS = (0, 1)
@@ -99,7 +99,7 @@ def test_bars_are_the_changes_beside_standard_training(runs, metric):
         "simplex (m = 3): midpoint": planted(runs["simplex"], is_middle),
         "simplex (m = 3): ensemble of 3 vertices": planted(runs["simplex"], is_ensemble("vertex")),
     }
-    assert labels(figure) == [*expected, BEST]
+    assert labels(figure) == [*expected, BEST_LABEL]
     for (middles, heights), ends, values in zip(bars(figure), around(figure), expected.values(), strict=True):
         difference = 100 * sign * (with_mean(values) - zero)
         assert heights == pytest.approx(difference.mean(0))
@@ -174,7 +174,7 @@ def test_lines_on_every_corruption_and_their_best_points(runs):
         assert dashed.get_ydata() == pytest.approx(mean)
         ((where, height),) = stars(axes)
         assert (*where, *height) == pytest.approx((np.argmin(mean) / 20, mean.min()))
-    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", BEST]
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", BEST_LABEL]
     assert labels(figure) == ["standard", "line", "simplex (m = 3): midpoint"]
 
 

@@ -16,7 +16,6 @@ import torch
 from commands import CliRunner
 from page_cases import Recorded
 from PIL import Image
-from subspaces.reports.page.content import Page
 from visiting import data_of
 
 from subspaces.cli import main as app
@@ -24,8 +23,9 @@ from subspaces.errors import UserError
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.opening import opened
+from subspaces.reports import content, tables
 from subspaces.reports import page as report
-from subspaces.reports.page import tables, walk
+from subspaces.reports.content import Page
 
 
 def write(folders, path: Path) -> Path:
@@ -58,7 +58,7 @@ def test_it_is_one_small_file_that_refers_to_nothing_outside(report_of_all):
 def test_a_small_image_keeps_every_pixel():
     image = torch.randint(0, 256, (3, 20, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     found, large = (
-        Image.open(io.BytesIO(base64.b64decode(walk.data_uri(each).partition(",")[2])))
+        Image.open(io.BytesIO(base64.b64decode(content.data_uri(each).partition(",")[2])))
         for each in (image, torch.zeros(1, 224, 112, dtype=torch.uint8))
     )
     assert torch.equal(torch.from_numpy(np.array(found)).permute(2, 0, 1), image)
@@ -68,7 +68,7 @@ def test_a_small_image_keeps_every_pixel():
 def test_the_kind_of_a_walk_is_what_alpha_is_in_the_result(recorded: Recorded, tmp_path: Path):
     some = [made_runs.run(tmp_path, "swa-cyclic", vertices=m) for m in (2, 3)] + [made_runs.run(tmp_path, "integral")]
     some += [recorded.runs[name][0] for name in ("standard", "line", "simplex")]
-    kinds = [each["kind"] for folder in some for each in walk.walks(page_of([folder]))]
+    kinds = [each["kind"] for folder in some for each in page_of([folder]).walks()]
     assert kinds == ["interval", "triangle", "single", "single", "interval", "triangle"]
 
 
@@ -102,7 +102,7 @@ def test_only_held_out_images_in_common_are_shown(recorded: Recorded, tmp_path: 
     record.save(other)
     page = page_of([recorded.runs["line"][0], other])
     assert (page.split, page.images) == ("validation", 60)
-    assert all(each["strip"] is None for each in walk.walks(page))  # its images are of the test set
+    assert all(each["strip"] is None for each in page.walks())  # its images are of the test set
     assert "were held out of training" in write([recorded.runs["line"][0], other], tmp_path / "r.html").read_text()
 
 
