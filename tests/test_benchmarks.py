@@ -154,9 +154,8 @@ def test_every_variant_of_a_large_network_is_measured(
         assert sizes["peak_mb"] == pytest.approx(sizes["needed_mb"] * (1 + sizes["over"]))
 
 
-@pytest.mark.parametrize("shape", ["line", "simplex 3"])
 def test_a_family_takes_the_memory_of_its_vertices_and_no_more(
-    benchmarks: Any, shape: str, monkeypatch: pytest.MonkeyPatch
+    benchmarks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gradient of the penalty does not lie beside the activations: with that it is more than what is needed."""
     pytest.importorskip("transformers")
@@ -173,7 +172,7 @@ def test_a_family_takes_the_memory_of_its_vertices_and_no_more(
     found = []
     for large in (10**9, 2**12):
         monkeypatch.setattr(geometry, "LARGE", large)
-        found.append(step.memory(variant(subject.shapes[shape]), "cpu", plain, first)["over"])
+        found.append(step.memory(variant(subject.shapes["line"]), "cpu", plain, first)["over"])
     assert found[0] > 0.05 > 0.02 > found[1]
 
 
@@ -199,15 +198,6 @@ def test_vertices_are_trained_from_every_start(
     assert apart[1] == pytest.approx(before["independent"] / 10, rel=0.1)  # both √2 of the length of a step
     assert rows["line", "one point, offset 0"]["l2"] > 0
     assert len(capsys.readouterr().out.splitlines()) == len(rows)
-
-
-def test_networks_and_subspaces_are_trained_at_every_rate(benchmarks: Any, tmp_path: Path) -> None:
-    rates, file = benchmarks("learning_rate"), tmp_path / "rates.json"
-    rates.main([*SHORT.split(), "--factors", "0.5", "1e30", "--json", str(file)])
-    rows = json.loads(file.read_text())["rows"]
-    assert [(row["method"], row["factor"]) for row in rows] == [(m, f) for m in rates.METHODS for f in (0.5, 1e30)]
-    assert all(row["nll"] > 0 and 0 <= row["accuracy"] <= 1 for row in rows[::2])
-    assert all(row.get("diverged") for row in rows[1::2])
 
 
 # Photographs from files
