@@ -9,7 +9,7 @@ from made import natural
 from torch import Tensor
 
 from subspaces.evaluation.corruptions import CORRUPTIONS, GROUPS, SEVERITIES, corrupt
-from subspaces.evaluation.corruptions.parameters import PARAMETERS
+from subspaces.evaluation.corruptions.catalogue import PARAMETERS
 
 PUBLISHED = [
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
