@@ -61,7 +61,7 @@ class Evaluation(evaluation.Evaluation):
         return as_text(table)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure, such as "along", "reliability", "selective" or "plane"; see `subspaces.plot`."""
+        """Draw a figure, such as "along", "reliability" or "plane"; see `subspaces.plot`."""
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:

@@ -79,18 +79,6 @@ def _scaled(curve: Curve, metric: Metric) -> Curve:
     return Curve(np.asarray(curve.grid), metric.scale * curve.values)
 
 
-def confident(groups: Sequence[Group], split: str, part: str) -> list[GroupAnswer]:
-    """Return what stands for each group, if it has reliability or risk over coverage, which not every task has."""
-    found = headed(groups, split)
-    if not found:
-        check_split(groups[0], split)
-    for answer in found:
-        if any(getattr(row, part) is None for row in answer.curves(split)):
-            what = part.replace("_", " over ")
-            raise UserError(f"{answer.label} has no {what}: expected a classification of examples")
-    return found
-
-
 def shifted(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
     """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
     if split != SPLIT:

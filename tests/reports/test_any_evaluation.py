@@ -1,6 +1,6 @@
 """Tables, figures and pages of evaluations that are no runs: families and networks of a user's own, and their files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,7 @@ from visiting import data_of, reads, table
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.errors import UserError
-from subspaces.evaluation.answers import ANSWERS, Answer
 from subspaces.evaluation.comparing import groups_of
-from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.points import Item, kind
 from subspaces.reports import tables
 from subspaces.reports.content import Page
 from subspaces.reports.tables import Table, filled
@@ -116,13 +113,13 @@ def texts(figure: Any) -> str:
     return " ".join(" ".join(found).split())
 
 
-@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "selective", "shift", "shift-along"])
+@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "shift", "shift-along"])
 def test_figures_name_what_they_show(own, name: str) -> None:
     figure = ss.plot(name, list(own.values()))
     assert "my simplex" in texts(figure)
     if name != "plane":
         assert "my network" in texts(figure)
-    if name in ("reliability", "selective"):
+    if name == "reliability":
         assert "my line: ensemble of 0.1 and 0.9" in texts(figure).replace(":my", ": my")
 
 
@@ -131,7 +128,6 @@ def test_what_there_is_none_of_is_said(own, regression, tokens) -> None:
         (own["line"], "training", r"my line.* has no log"),
         (own["line"], "betas", "no line or curve with several β"),
         (regression, "reliability", "numbers: midpoint has no reliability: expected a classification of examples"),
-        (tokens, "selective", "words: midpoint has no risk over coverage"),
     ):
         with pytest.raises(UserError, match=words):
             evaluation.plot(name)
@@ -210,42 +206,6 @@ def test_the_nearest_to_a_goal_is_bold(regression) -> None:
     away = [abs(float(row[at]) - 90) for row in shown.rows]
     assert {row for row, column in shown.best if column == at} == {k for k, a in enumerate(away) if a == min(away)}
     assert len(set(away)) > 1
-
-
-# What others add
-
-
-@pytest.fixture
-def added() -> Iterator[None]:
-    """A metric and an answer from elsewhere."""
-    first = average(lambda prediction, labels: prediction.probabilities[:, 0])
-    METRICS.add(Metric("zeros", "share of zeros", "how much goes to class 0", percent=True, headline=True, **first))
-    ANSWERS.add(
-        Answer(
-            "thirds",
-            "two points a third from the ends of a line, averaged",
-            lambda one: Item("thirds", (1 / 3, 2 / 3), "thirds") if kind(one.shape) == "interval" else None,
-            lambda one, item: "ensemble of the thirds",
-        )
-    )
-    yield
-    ANSWERS.remove("thirds")
-    METRICS.remove("zeros")
-
-
-def test_a_metric_and_an_answer_from_elsewhere_are_shown_everywhere(added, tmp_path: Path) -> None:
-    found = ss.evaluate(family(ss.Line()), name="mine", grid=GRID, answers=["midpoint", "thirds"], **LOADERS)
-    text = found.table()
-    assert "share of zeros %" in text
-    line, scaled = (line for line in text.splitlines() if "ensemble of the thirds" in line)
-    assert "temperature-scaled" in scaled
-    assert f"{100 * found['thirds'].zeros:.2f}" in line
-    assert found.plot("along", metric="zeros").axes[0].get_ylabel() == "share of zeros (%)"
-    assert "mine: ensemble of the thirds" in texts(found.plot("reliability"))
-    shown = answers_of(found)
-    (cells,) = (cells for cells in shown.rows if cells[0] == "ensemble of the thirds")
-    assert reads(cells[shown.head.index("Share of zeros\u00a0%")], 100 * found["thirds"].zeros, digits=1)
-    assert "how much goes to class 0" in found.report(tmp_path / "report.html").read_text()
 
 
 # Tables

@@ -36,7 +36,6 @@ FIT = {  # runs that a figure can be drawn of
     "training": ("standard", "line", "line-beta0"),
     "vertices": ("standard", "line", "simplex2", "simplex3"),
     "reliability": ("line",),
-    "selective": ("standard", "line", "simplex3"),
     "shift": ("standard", "line"),
     "shift-along": ("standard", "line"),
 }
@@ -125,12 +124,11 @@ def test_every_figure_is_tested_and_one_seed_is_said(made):
     assert "one seed" in words(draw_these("reliability", made["line"][:1]))
 
 
-@pytest.mark.parametrize("name", ["reliability", "selective"])
-def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
+def test_long_labels_leave_room_for_the_drawing(tmp_path: Path):
     more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
     runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
     runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
-    figure = draw_these(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
+    figure = draw_these("reliability", runs)  # a warning of matplotlib, that nothing was laid out, is an error here
     with style.styled():
         boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
     for inner, outer in boxes:
@@ -164,14 +162,6 @@ def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made,
     assert (len(l2.lines), len(cos2.lines)) == (1, 1)
 
 
-def test_methods_that_are_ensembles_are_drawn_as_such(made, tmp_path: Path):
-    methods = {"swa-cyclic": "average", "swag": "ensemble", "snapshot": "ensemble"}
-    counted = [made_runs.run(tmp_path, name, planes=False, vertices=3, epochs=30) for name in methods]
-    figure = draw_these("vertices", [made["standard"][0], *counted])
-    assert dict(text.get_text().split(": ") for text in figure.legends[0].get_texts()[1:]) == methods
-    assert figure.axes[-1].get_xlabel() == "number of vertices or members m"
-
-
 def assert_band(axes, at: int, expected: np.ndarray) -> None:
     """Compare a band with the values of every seed [seeds, points]."""
     corners = [one for one in axes.collections if type(one).__name__ == "FillBetweenPolyCollection"][at]
@@ -186,22 +176,16 @@ def labels(figure, at: int = -1) -> list[str]:
     return [" ".join(text.get_text().split()) for text in figure.legends[at].get_texts()]
 
 
-def walked(axes) -> list:
-    """Return the lines along alpha."""
-    return [line for line in axes.lines if len(line.get_xdata()) == 21]
-
-
 # Lines: the numbers are those of the series, which the page shows too and where they are compared with the records
 
 
-@pytest.mark.parametrize("name", ["along", "training", "selective"])
+@pytest.mark.parametrize("name", ["along", "training"])
 def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
     groups, metric = groups_of(opened(recorded.folders)), {"along": "ece"}.get(name)
     figure = figures.draw_groups(name, groups, metric, "test")
     every = {
         "along": lambda: series.along(groups, described("ece"), "test"),
         "training": lambda: series.logged(groups, described("l2")),
-        "selective": lambda: series.selective(groups, "test"),
     }[name]()
     axes = figure.axes[0]
     lines = [line for line in axes.lines if len(line.get_xdata()) > 2]
@@ -210,7 +194,7 @@ def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
     for at, (one, line) in enumerate(zip(curved, lines, strict=True)):
         assert np.allclose([line.get_xdata(), line.get_ydata()], [one.curve.grid, one.curve.mean])
         assert_band(axes, at, one.curve.values)
-        assert line.is_dashed() is (one.kind == "points" or (name == "selective" and "ensemble" not in one.label))
+        assert line.is_dashed() is (one.kind == "points")
     levels = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
     for one, level, span in zip((one for one in every if one.kind == "level"), levels, axes.patches, strict=True):
         mean, std = one.curve.mean[0], one.curve.std[0]
@@ -224,15 +208,9 @@ def test_what_the_lines_are_is_said(recorded: Recorded):
     assert axes.get_title(loc="left") == "digits, 40 % label noise · mlp · validation set"
     assert labels(figure) == ["standard", "line", "curve", "simplex (m = 3): midpoint"]
     assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α"]
-    handles = dict(zip(labels(figure), figure.legends[1].legend_handles, strict=True))
-    assert [handles[name].get_color() for name in ("line", "curve")] == [walked(axes)[k].get_color() for k in (0, 2)]
     logged = draw_these("training", recorded.folders)
     assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²"]
     assert labels(logged) == [LABELS[name] for name in NAMES[1:]]
-    selective = draw_these("selective", recorded.folders)
-    for text, (label, rows) in zip(labels(selective), answers_of(recorded, "test"), strict=True):
-        areas = np.array([100 * row.metrics["aurc"] for row in rows])
-        assert text == f"{label} ({areas.mean():.2f} ± {deviation(areas):.2f})"
 
 
 def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
@@ -243,7 +221,8 @@ def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
     assert axes.get_ylabel() == "ECE (%)"
     handles = dict(zip(labels(figure), figure.legends[-1].legend_handles, strict=True))
     weaker, stronger = (handles[name].get_color() for name in ("β = 0.1", "β = 1"))
-    assert [line.get_color() for line in walked(axes)] == [weaker, weaker, stronger, stronger]
+    colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
+    assert colours == [weaker, weaker, stronger, stronger]
     assert weaker != stronger
 
 
@@ -266,9 +245,8 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
         lowest = next(path for path in filled.get_paths() if len(path.vertices))  # levels are those of all panels
         where = (plane.xs[column], plane.ys[row])
         assert any(np.allclose(where, corner, atol=0.2) for corner in lowest.vertices) or lowest.contains_point(where)
-        assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(
-            (plane.xs[0], plane.xs[-1], plane.ys[0], plane.ys[-1])
-        )
+        ends = (plane.xs[0], plane.xs[-1], plane.ys[0], plane.ys[-1])
+        assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(ends)
         path, diamond, *corners = axes.lines
         for line, drawn in zip((path, diamond), plane.drawn, strict=True):
             assert (list(line.get_xdata()), list(line.get_ydata())) == (drawn.x, drawn.y)
@@ -282,20 +260,16 @@ def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
 
 
 def test_the_number_of_vertices(recorded: Recorded):
-    split = "validation"
-    for metric, axes in zip(
-        ("accuracy", "ece"), draw_these("vertices", recorded.folders, split=split).axes, strict=True
-    ):
-        at = list(METRICS).index(metric)
+    figure = draw_these("vertices", recorded.folders, split="validation")
+    for metric, axes in zip(("accuracy", "ece"), figure.axes, strict=True):
         for name, vertices, bars in zip(NAMES, (1, 2, 3, 3), axes.containers, strict=True):
-            values = 100 * recorded.each(name, is_middle, split)[:, 0, at]
+            values = 100 * recorded.each(name, is_middle, "validation")[:, 0, list(METRICS).index(metric)]
             drawn, caps, _ = bars.lines
             assert drawn.get_xdata() == pytest.approx([vertices], abs=0.08)
-            assert drawn.get_ydata() == pytest.approx([values.mean()])
-            ends = [float(cap.get_ydata()[0]) for cap in caps]
-            assert ends == pytest.approx([values.mean() - deviation(values), values.mean() + deviation(values)])
-        (standard, *_), single = axes.lines, 100 * recorded.each("standard", is_point, split)[:, 0, at]
-        assert standard.get_ydata() == pytest.approx([single.mean()] * 2)
+            ends = [float(one.get_ydata()[0]) for one in (drawn, *caps)]
+            assert ends == pytest.approx([values.mean() + sign * deviation(values) for sign in (0, -1, 1)])
+            if name == "standard":
+                assert axes.lines[0].get_ydata() == pytest.approx([values.mean()] * 2)
 
 
 def answers_of(recorded: Recorded, split: str):
@@ -313,18 +287,16 @@ def test_reliability_diagrams(recorded: Recorded):
     above = [axes for axes in figure.axes if axes.get_title(loc="left")]
     below = [axes for axes in figure.axes if axes.get_xlabel() == "confidence (%)"]
     for axes, shares, (label, rows) in zip(above, below, answers_of(recorded, "validation"), strict=True):
-        count = np.array([row.reliability.count for row in rows], float)
+        tables = [{name: np.array(each, float) for name, each in vars(row.reliability).items()} for row in rows]
+        count = sum(table["count"] for table in tables)
         right, sure = (
-            100 * (count * np.nan_to_num(np.array(each, float))).sum(0) / np.maximum(count.sum(0), 1)
-            for each in ([row.reliability.accuracy for row in rows], [row.reliability.confidence for row in rows])
+            100 * sum(np.nan_to_num(table["count"] * table[name]) for table in tables) / np.maximum(count, 1)
+            for name in ("accuracy", "confidence")
         )
-        bars, gaps = axes.patches[:20], axes.patches[20:]
-        assert [bar.get_x() for bar in bars] == pytest.approx(5 * np.arange(20))
-        assert [bar.get_height() for bar in bars] == pytest.approx(right)
-        assert [(bar.get_y(), bar.get_height()) for bar in gaps] == [
-            pytest.approx(e) for e in zip(right, sure - right, strict=True)
-        ]
-        assert [bar.get_height() for bar in shares.patches] == pytest.approx(100 * count.sum(0) / count.sum())
+        expected = [*zip(0 * right, right, strict=True), *zip(right, sure - right, strict=True)]
+        assert np.allclose([(bar.get_y(), bar.get_height()) for bar in axes.patches], expected)
+        assert [bar.get_x() for bar in axes.patches[:20]] == pytest.approx(5 * np.arange(20))
+        assert [bar.get_height() for bar in shares.patches] == pytest.approx(100 * count / count.sum())
         errors = np.array([100 * row.metrics["ece"] for row in rows])
         title = " ".join(axes.get_title(loc="left").split())
         assert title == f"{label} ECE {errors.mean():.1f} ± {deviation(errors):.1f} %"

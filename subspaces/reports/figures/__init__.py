@@ -40,7 +40,6 @@ KINDS = {
         "--metric draws another.",
     ),
     "reliability": Kind("bars", "Accuracy against confidence, and how often each confidence occurs."),
-    "selective": Kind("lines", "The error among the most confident predictions against the share that is kept."),
     "shift": Kind(
         "bars",
         "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over severities, "

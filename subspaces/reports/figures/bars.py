@@ -12,10 +12,10 @@ from matplotlib.patches import Patch
 
 from subspaces.errors import UserError
 from subspaces.evaluation import statistics
-from subspaces.evaluation.comparing import Group, standard_for
+from subspaces.evaluation.comparing import Group, check_split, standard_for
 from subspaces.evaluation.conditions import Condition, averaged_over, best_along, changed, severities
 from subspaces.evaluation.curves import described, usual
-from subspaces.evaluation.group_answers import GroupAnswer
+from subspaces.evaluation.group_answers import GroupAnswer, headed
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.statistics import Spread, spread
 from subspaces.reports import series
@@ -36,7 +36,12 @@ Series = tuple[dict[str, Any], list[Spread], list[Spread]]
 
 def reliability(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     """Draw a diagram for each answer, and below it how often a confidence occurs."""
-    shown = series.confident(groups, split, "reliability")
+    shown = headed(groups, split)
+    if not shown:
+        check_split(groups[0], split)
+    for answer in shown:
+        if any(row.reliability is None for row in answer.curves(split)):
+            raise UserError(f"{answer.label} has no reliability: expected a classification of examples")
     titles = [_title(answer) for answer in shown]
     down = -(-len(shown) // ACROSS)
     across = -(-len(shown) // down)

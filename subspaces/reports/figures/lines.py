@@ -1,4 +1,4 @@
-"""Figures of lines: along subspaces, over the number of vertices, over the epochs and over the coverage."""
+"""Figures of lines: along subspaces, over the number of vertices and over the epochs."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import UserError
-from subspaces.evaluation import curves, statistics
+from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import Group, place
 from subspaces.evaluation.conditions import on, severities
 from subspaces.evaluation.curves import described, usual
@@ -151,7 +151,7 @@ def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figu
     return drawing
 
 
-# Over the number of vertices, the epochs and the coverage
+# Over the number of vertices and the epochs
 
 
 def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -209,28 +209,4 @@ def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
     handles = [style.key(look, group.label) for group, look in shown]
     style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
-    return drawing
-
-
-def selective(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
-    """Draw the error among the most confident: single networks dashed, ensembles solid, with AURC in the legend."""
-    series.confident(groups, split, "risk_coverage")
-    drawing = style.blank(style.COLUMN, 2.5)
-    axes = drawing.add_subplot()
-    looks, handles = style.looks(groups), []
-    for one in series.selective(groups, split):
-        look, group = looks[one.group], groups[one.group]
-        assert one.answer is not None
-        line = look.line if group.single else "-" if one.answer.networks > 1 else style.DASHED
-        drawn = style.band(axes, one.curve, 1.0, look, line, every=8)
-        area = statistics.shown(one.answer.spread("aurc"), 100).replace(" ± ", "\u00a0±\u00a0")
-        drawn.set_label(style.wrapped(f"{one.label} ({area})"))
-        drawn.set_clip_on(False)  # markers on the axes are whole
-        handles.append(drawn)
-    axes.set(xlabel="most confident answers kept (%)", ylabel="error among them (%)", xlim=(0, 100))
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_title(style.heading(groups, split))
-    note = f"AURC, the area below a line, in %\n{style.seeds(groups)}".rstrip()
-    style.legend(drawing, handles, columns=1, title=note)
     return drawing
