@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from plotly import graph_objects as go
 
+from subspaces.evaluation.comparing import SPLIT
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.group_answers import each_answer
 from subspaces.evaluation.metrics import Metric
@@ -113,12 +114,12 @@ def _along(page: Page) -> Chart | None:
         return None
     several = f" {BANDS}" * any(len(each.evaluations) > 1 for each in intervals)
     others = [group for group in page.groups if not group.interval]
-    levels = [one for group in others for one in each_answer(group, page.split, together=True)]
+    levels = [one for group in others for one in each_answer(group, together=True)]
     states: dict[str, State] = {}
     for at, metric in enumerate(page.metrics):
         caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}.{several}"
         layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": capital(metric.axis)}
-        found = series.along(page.groups, metric, page.split, levels)
+        found = series.along(page.groups, metric, SPLIT, levels)
         grid = np.unique(np.concatenate([each.curve.grid for each in found if each.kind == "points"]))
         traces = []
         for one in found:
@@ -149,7 +150,7 @@ def _training(page: Page) -> Chart | None:
 
 
 def _selective(page: Page) -> Chart | None:
-    found = series.selective(page.groups, page.split)
+    found = series.selective(page.groups)
     if not found:
         return None
     form = ".1f" if page.images < 5000 else ".2f"

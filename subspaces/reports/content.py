@@ -14,7 +14,7 @@ from torch import Tensor
 
 from subspaces.errors import MissingPackageError, UserError
 from subspaces.evaluation.answers import named
-from subspaces.evaluation.comparing import Group, heading, place, standard_for
+from subspaces.evaluation.comparing import SPLIT, Group, heading, place, standard_for
 from subspaces.evaluation.curves import shared, usual
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.examples import pictures
@@ -36,7 +36,6 @@ class Page:
     """What all parts of the page are of."""
 
     groups: list[Group]
-    split: str
     images: int
     what: str  # of which there are so many: images, examples, tokens or pixels
     metrics: list[Metric]
@@ -44,21 +43,17 @@ class Page:
 
     @classmethod
     def of(cls, groups: list[Group]) -> "Page":
-        """Find what all evaluations have in common: a split, test before others, and metrics."""
+        """Find what all evaluations have in common: points on the test examples, and metrics."""
         every = [each for group in groups for each in group.evaluations]
-        counts = [{row.data: row.count for row in each.rows if row.kind == "point" and not row.group} for each in every]
+        counts = [[row.count for row in each.rows if row.kind == "point" and row.data == SPLIT] for each in every]
         for each, found in zip(every, counts, strict=True):
             if not found or not each.answers:
                 raise UserError(f"{place(each)} has no evaluated point: run `subspaces evaluate {place(each)}`")
-        common = [split for split in counts[0] if all(split in found for found in counts)]
-        metrics = shared(every)
-        if not common or not metrics:
-            what = "metric in common: expected those of one task" if common else "split in common: evaluate them alike"
-            raise UserError(f"the evaluations have no {what}")
-        split = "test" if "test" in common else common[0]
+        if not (metrics := shared(every)):
+            raise UserError("the evaluations have no metric in common: expected those of one task")
         own = [group.evaluations[0].task for group in groups if group.training is None]
         what = "images" if not own else own[0] if own[0] in ("tokens", "pixels") else "examples"
-        return cls(groups, split, counts[0][split], what, metrics, usual(groups))
+        return cls(groups, counts[0][0], what, metrics, usual(groups))
 
     @property
     def evaluations(self) -> list[tuple[Group, Evaluation]]:
@@ -98,7 +93,7 @@ class Page:
             heading(runs if len(runs) == len(self.groups) else []),
             f"{epochs} epochs" if runs else "",
             f"{count} {'run' if runs else 'evaluation'}{'s' if count > 1 else ''}",
-            f"{self.split} split, {self.images:,} {self.what}",
+            f"{SPLIT} split, {self.images:,} {self.what}",
             f"made {datetime.now(UTC):%Y-%m-%d} by subspaces {__version__}",
         ]
         return " · ".join(filter(None, parts))
@@ -120,11 +115,11 @@ class Page:
         """Return the first two metrics of each subspace, beside standard training or the vertices on average."""
         found = []
         for group in [each for each in self.groups if not each.single] or self.groups:
-            mine, standard = each_answer(group, self.split)[0], standard_for(group, self.groups)
-            ends = [one for one in each_answer(group, self.split, alone=True) if one.kind == "alone"]
+            mine, standard = each_answer(group)[0], standard_for(group, self.groups)
+            ends = [one for one in each_answer(group, alone=True) if one.kind == "alone"]
             others, what = ends[:1], f"its {group.shape['members']} on average"
             if standard is not None:
-                others, what = each_answer(standard, self.split)[:1], "standard training"
+                others, what = each_answer(standard)[:1], "standard training"
             parts = []
             for metric in self.headline:
                 values = [self.shown(each.spread(metric.name).mean, metric) + unit(metric) for each in (mine, *others)]
@@ -210,7 +205,7 @@ def _walk(page: Page, group: Group, one: Evaluation, most: int) -> dict[str, Any
             {"name": (words[key] or [f"ensemble of {named(row.alphas)}"])[0], **_measured(page, row)}
             for key, row in ensembles.items()
         ],
-        "strip": _strip(one, points, page.split, most),
+        "strip": _strip(one, points, most),
     }
 
 
@@ -222,7 +217,7 @@ def _points(page: Page, group: Group, one: Evaluation) -> tuple[list[Row], dict[
     """
     between = ("midpoint", "along", "edge", "grid") if group.single or middle(group, one) else ()
     roles = {"along", "midpoint"} if group.interval else {"vertex", *between, *(each.role for each in one.answers)}
-    rows = [row for row in one.rows if row.split == page.split and row.role in roles]
+    rows = [row for row in one.rows if row.data == SPLIT and row.role in roles]
     points = [row for row in rows if row.kind == "point"]
     if group.interval:
         points.sort(key=lambda row: row.alphas[0])
@@ -259,10 +254,10 @@ def _measured(page: Page, row: Row) -> dict[str, Any]:
     }
 
 
-def _strip(one: Evaluation, points: list[Row], split: str, most: int) -> dict[str, Any] | None:
+def _strip(one: Evaluation, points: list[Row], most: int) -> dict[str, Any] | None:
     """Return up to `most` images with their labels and what every point predicts, None where not known."""
     examples = one.examples
-    if examples is None or examples.split != split or not len(examples.labels):
+    if examples is None or examples.split != SPLIT or not len(examples.labels):
         return None
     at = {json.dumps(alpha): index for index, alpha in enumerate(examples.alphas)}
     places = [at.get(json.dumps(row.alphas[0])) for row in points]

@@ -47,7 +47,6 @@ def _html(page: Page, library: str) -> str:
     runs, shifted = page.walks(), tables.Shifted(page)
     drawn = charts.charts(page, shifted)
     data: dict[str, Any] = {
-        "split": page.split,
         "what": page.what,
         "classes": list(map(str, page.groups[0].evaluations[0].dataset["classes"])),
         "metrics": [

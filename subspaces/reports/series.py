@@ -63,11 +63,11 @@ def logged(groups: Sequence[Group], column: Metric) -> list[Series]:
     return [Series(groups[at].label, at, _scaled(curve, column)) for at, curve in found if len(curve.grid)]
 
 
-def selective(groups: Sequence[Group], split: str) -> list[Series]:
+def selective(groups: Sequence[Group]) -> list[Series]:
     """Return the error among the most confident predictions in percent, over the percentage that is kept."""
     found = []
-    for answer in headed(groups, split):
-        rows = answer.curves(split)
+    for answer in headed(groups):
+        rows = answer.curves()
         if all(row.risk_coverage is not None for row in rows):
             curve = curves.risk(rows)
             percent = Curve(100 * curve.grid, 100 * curve.values)

@@ -159,8 +159,8 @@ def head(metrics: Iterable[Metric]) -> list[str]:
 
 def answers(page: Page) -> Table:
     """Return how good each answer is, and what it costs; of groups with different seeds none is the best."""
-    wanted = {"alone": True, "scaled": True, "together": True}
-    found = [each for group in page.groups for each in each_answer(group, page.split, **wanted)]
+    every = (each_answer(group, alone=True, scaled=True, together=True) for group in page.groups)
+    found = [each for several in every for each in several]
     alike = len({tuple(group.seeds) for group in page.groups}) == 1
     rows, groups = [], []
     for each in found:
@@ -190,12 +190,12 @@ def of_runs(page: Page) -> Table:
     """Return the own answer of each run."""
     rows = []
     for group, one in page.evaluations:
-        row = one.answer(one.answers[0].name, page.split)
+        row = one.answer(one.answers[0].name)
         seed = [NONE if one.training is None else str(one.training.seeds[0])] if page.trained else []
         values = [page.shown(row.metrics.get(each.name) if row else None, each) for each in page.metrics]
         rows.append([one.name, group.label, one.answers[0].words, *seed, *values])
     names = ["Run", "Method", "Answer", *(["Seed"] if page.trained else []), *head(page.metrics)]
-    return Table(f"The own answer of each run, {page.split} split", names, rows, words=3)
+    return Table(f"The own answer of each run, {SPLIT} split", names, rows, words=3)
 
 
 def points(page: Page) -> str:
@@ -205,7 +205,7 @@ def points(page: Page) -> str:
     frames = []
     for _, one in page.evaluations:
         name = "'" * one.name.startswith(("=", "+", "-", "@", "\t", "\r")) + one.name
-        frame = one.frame[one.frame["data"] == page.split]
+        frame = one.frame[one.frame["data"] == SPLIT]
         frame.insert(0, "run", name)
         frame.insert(1, "seed", None if one.training is None else one.training.seeds[0])
         frames.append(frame)
@@ -219,11 +219,11 @@ def choices(page: Page) -> Table | None:
         for choice in one.choices if group.single or middle(group, one) else []:
             what = f"best {choice.what}: {named(choice.value if choice.what == 'pair' else [choice.value])}"
             on = MARK if choice.on_test else f"the {choice.chosen_on} split"
-            known = choice.reported.get(page.split, {})
+            known = choice.reported.get(SPLIT, {})
             values = [page.shown(known.get(each.name), each) for each in page.headline]
             rows.append([run_name(group, one), what, labels.get(choice.by, choice.by), on, *values])
     names = ["Run", "Chosen", "By", "On", *head(page.headline)]
-    return Table(f"What was chosen, and its numbers on the {page.split} split", names, rows, words=4) if rows else None
+    return Table(f"What was chosen, and its numbers on the {SPLIT} split", names, rows, words=4) if rows else None
 
 
 class Shifted:
@@ -231,7 +231,7 @@ class Shifted:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.groups = [group for group in page.groups if page.split == SPLIT and conditions.conditions([group])]
+        self.groups = [group for group in page.groups if conditions.conditions([group])]
         self.found = conditions.conditions(self.groups)
         self.severities = sorted({severity for each in self.found for severity in each.severities})
         names = [set(conditions.shifted_rows(each).dropna(axis="columns", how="all").columns) for each in self.groups]
@@ -284,7 +284,7 @@ def _counted(found: list[Condition]) -> str:
 def outliers(page: Page) -> tuple[Table, list[Metric]] | None:
     """Return how well the answers tell outliers apart, and by which metrics; None where nothing was measured."""
     groups = [group for group in page.groups if conditions.outlier_sets([group])]
-    if not groups or page.split != SPLIT:
+    if not groups:
         return None
     metrics, rows, names = conditions.outlier_metrics(groups), [], []
     for key in conditions.outlier_sets(groups):

@@ -21,7 +21,6 @@ from visiting import data_of
 from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.comparing import groups_of
-from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.opening import opened
 from subspaces.reports import content, tables
 from subspaces.reports import page as report
@@ -95,17 +94,6 @@ def test_what_the_page_is_of(recorded: Recorded, report_of_all):
     assert [dataclasses.replace(page, images=images).places(ece) for images in (60, 4999, 5000)] == [1, 1, 2]
 
 
-def test_only_held_out_images_in_common_are_shown(recorded: Recorded, tmp_path: Path):
-    other = made_runs.run(tmp_path, "line", splits={"validation": 60, "test": 120}, validation=60, beta=0.25)
-    record = Evaluation.load(other)
-    record.rows[:] = [row for row in record.rows if row.split == "validation"]
-    record.save(other)
-    page = page_of([recorded.runs["line"][0], other])
-    assert (page.split, page.images) == ("validation", 60)
-    assert all(each["strip"] is None for each in page.walks())  # its images are of the test set
-    assert "were held out of training" in write([recorded.runs["line"][0], other], tmp_path / "r.html").read_text()
-
-
 # Shifted data and outliers
 
 
@@ -154,14 +142,11 @@ def test_the_numbers_on_shifted_data_and_against_outliers(tmp_path: Path):
 # What is refused
 
 
-def test_an_evaluation_without_a_point_and_runs_without_a_common_split():
-    one, other = made_shifts.evaluated("line", 0), made_shifts.evaluated("curve", 0)
-    other.rows[:] = [dataclasses.replace(row, data="validation") for row in other.rows]
-    with pytest.raises(UserError, match="no split in common"):
-        page_of([one, other])
-    one.rows.clear()
+def test_an_evaluation_without_a_point_on_test_examples():
+    one = made_shifts.evaluated("line", 0)
+    one.rows[:] = [dataclasses.replace(row, data="validation") for row in one.rows]
     with pytest.raises(UserError, match="has no evaluated point: run `subspaces evaluate"):
-        page_of([one])
+        page_of([made_shifts.evaluated("curve", 0), one])
 
 
 @pytest.mark.parametrize("where", ["", "missing/report.html"])
