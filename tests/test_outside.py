@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from processes import Worker, types
 
 import subspaces as ss
 from subspaces import cli
-from subspaces.evaluation import ANSWERS, Evaluation
+from subspaces.evaluation import Evaluation
 from subspaces.experiments.methods import METHODS, Method, setting
 from subspaces.experiments.training import RECIPES, Recipe, Run, RunError
 
@@ -148,15 +147,6 @@ def measured(caller: Caller) -> tuple[str, str]:
     (folder,) = (caller.folder / "runs").glob("digits-polyak-*")
     ways = ("--answers", "midpoint", "--answers", "thirds")
     return str(folder), caller("evaluate", str(folder), *ways, "--quiet", "--device", "cpu")
-
-
-def test_an_installed_package_adds_to_the_help(caller: Caller):
-    shown = re.sub(r"[│ ]+", " ", caller("train", "--help"))
-    assert "--last-epochs INT How many epochs are averaged. For polyak." in shown
-    shown = re.sub(r"[│ ]+", " ", caller("evaluate", "--help"))
-    for answer in ANSWERS.values():
-        assert f"{answer.name}: {answer.meaning}" in shown
-    assert "thirds: two points a third from the ends, averaged" in shown
 
 
 def test_what_it_adds_is_trained_evaluated_drawn_and_reported(caller: Caller, measured: tuple[str, str]):
