@@ -15,6 +15,9 @@ from subspaces.reports import content, tables
 from subspaces.reports.content import Page
 from subspaces.reports.figures import listed
 
+# in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
+JSON = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+
 
 def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.PathLike[str]) -> Path:
     """Write the page of evaluations on one data set, and return where it is.
@@ -62,13 +65,11 @@ def _html(page: Page, library: str) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    # in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.policies["json.dumps_kwargs"] = JSON
     return environment.from_string(html).render(
         page=page,
         charts=drawn,
         shifted=shifted,
-        outliers=tables.outliers(page),
         walkable=any(run["middle"] for run in runs),
         reliable=all(point["reliability"] for run in runs for point in run["points"]),
         content=content,
