@@ -43,17 +43,17 @@ class Evaluation(evaluation.Evaluation):
 
         On "shifted" data it has means over all sets, and on "outliers" how well they are told from test examples.
         """
-        from subspaces.reports import table
+        from subspaces.reports import tables
 
-        others = {"shifted": table.shift_table, "outliers": table.outlier_table}
+        others = {"shifted": tables.shift_table, "outliers": tables.outlier_table}
         if one_of("on", on, [*self.splits, *others]) not in others:
-            return table.as_text(table.filled([self], on))
+            return tables.as_text(tables.filled([self], on))
         if not (found := others[on]([self])).row_count:
             raise ArgumentError(f"on={on!r}: no answer was measured there: evaluate with corruptions= or outliers=")
-        return table.as_text(found)
+        return tables.as_text(found)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure, such as "along", "reliability", "diversity" or "plane"; see `subspaces.plot`."""
+        """Draw a figure, such as "along", "reliability" or "plane"; see `subspaces.plot`."""
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:

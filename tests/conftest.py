@@ -41,22 +41,15 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
 
 
 LONG = (
-    *("evaluation", "pages", "test_reproduce", "test_world", "integrations", "test_campaign", "test_figures"),
-    *("comparison", "test_compile", "test_cluster", "production", "test_ensembles", "test_outside"),
-    *("test_resume", "test_subspace"),
+    *("evaluation", "reports", "test_reproduce", "test_world", "integrations", "test_campaign", "comparison"),
+    *("test_compile", "test_cluster", "export", "test_ensembles", "test_outside", "test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_grid", "test_methods", "test_scheduling", "test_cli_options"),
-    *("test_run_files", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
+    *("test_run_files", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
     *("test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
-SHARED = {
-    "comparison": ("test_compare", "test_tables", "test_together"),
-    "pages": (
-        *("test_page_browser", "test_any_evaluation", "test_page_shift", "test_figures_numbers", "test_page_numbers"),
-        *("test_page_runs", "test_page_walk", "test_page_words"),
-    ),
-}
-FOLDERS = ("evaluation", "integrations", "production")
+SHARED = {"comparison": ("test_compare", "test_tables", "test_together")}
+FOLDERS = ("evaluation", "integrations", "export", "reports")
 """Files and folders whose tests share what takes long to make: one process runs them."""
 
 

@@ -94,13 +94,29 @@ def output(table: bool = True) -> dict[str, Row]:
     }
 
 
-SEEDS = Row("--seeds 4 5", "seed", [4, 5])
-ENSEMBLES = Row("--ensembles 2 3", "ensembles", (2, 3), "--seeds 0 1 2")
-PASSES = Row("--dropout-passes 7", "dropout_passes", 7)
-LEVELS = Row("--levels 0 0.3", "label_noise", [0.0, 0.3])
+def given(**values: Any) -> dict[str, Row]:
+    """Rows of options that are typed as `--name value`, or `--name`, and become the argument of their name."""
+    return {
+        name: Row(f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}", name, value)
+        for name, value in values.items()
+    }
+
+
+SEEDS = {"seeds": Row("--seeds 4 5", "seed", [4, 5])}
+ENSEMBLES = {"ensembles": Row("--ensembles 2 3", "ensembles", (2, 3), "--seeds 0 1 2")}
+LEVELS = {"levels": Row("--levels 0 0.3", "label_noise", [0.0, 0.3])}
 CURVE = Row("--method curve", "method", "curve", only=("digits-line",), also=("vertices",))  # which it has
 LISTS = ["--dropout-rates", "0", "--smoothing-rates", "0"]
-NETWORK = {"data": Row("--data there", "data", Path("there")), "device": Row("--device cpu", "device", "cpu")}
+NETWORK = given(data=Path("there"), device="cpu", precision="float32", workers=3, statistics_batches=9, trust=True)
+QUIET = {"quiet": Row("--quiet", "progress", False)}
+RATES = {
+    "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
+    "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
+    **given(by="nll", dropout_passes=7),
+    **ENSEMBLES,
+}
+NOISE = Row("--label-noise 0.25", "label_noise", refused=True)
+STUDY = "subspaces.experiments.studies.setting:run"
 
 COMMANDS = {
     "demo": Command(
@@ -118,31 +134,22 @@ COMMANDS = {
     "train": Command(
         "subspaces.experiments.training.api:train_recipes",
         ALL,
-        {**of_fields(method=CURVE), **output(table=False), "seeds": SEEDS},
+        {**of_fields(method=CURVE), **output(table=False), **SEEDS},
     ),
     "evaluate": Command(
         "subspaces.experiments.evaluating.evaluate:evaluate_runs",
         ["one", "two"],
         {
             "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
-            "random": Row("--random 3", "random", 3),
-            "triangle": Row("--triangle 4", "triangle", 4),
             "answers": Row("--answers midpoint --answers vertices", "answers", ("midpoint", "vertices")),
-            "dropout_passes": PASSES,
-            "plane": Row("--plane", "plane", True),
             "plane_through": Row("--plane-through a --plane-through b", "through", (Path("a"), Path("b"))),
-            "cells": Row("--cells 5", "cells", 5),
-            "plane_statistics_batches": Row("--plane-statistics-batches 7", "plane_statistics_batches", 7),
             "corruptions": Row("--corruptions fog snow", "corruptions", Corruptions(["fog", "snow"])),
             "severities": Row("--severities 1 3", "corruptions", Corruptions("all", [1, 3]), "--corruptions all"),
             "corruption_seed": Row("--corruption-seed 7", "corruptions", Corruptions(seed=7), "--corruptions all"),
             "outliers": Row("--outliers mnist cifar10", "outliers", {"mnist": "mnist", "cifar10": "cifar10"}),
+            **given(random=3, triangle=4, dropout_passes=7, plane=True, cells=5, plane_statistics_batches=7),
             **NETWORK,
-            "precision": Row("--precision float32", "precision", "float32"),
-            "workers": Row("--workers 3", "workers", 3),
-            "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
-            "trust": Row("--trust", "trust", True),
-            "quiet": Row("--quiet", "progress", False),
+            **QUIET,
             "json": Row("--json", "progress", False),
         },
         ("runs",),
@@ -151,104 +158,61 @@ COMMANDS = {
         "subspaces.experiments.evaluating.selection:select_run",
         ["one", "--corruption", "fog"],
         {
-            "corruption": Row("--corruption frost", "corruption", "frost"),
-            "severity": Row("--severity 5", "severity", 5),
             "images": Row("--images there", "images", Path("there"), refused=True),
-            "examples": Row("--examples 20", "examples", 20),
-            "by": Row("--by entropy", "by", "entropy"),
-            "per": Row("--per layer", "per", "layer"),
-            "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
-            "seed": Row("--seed 3", "seed", 3),
+            **given(corruption="frost", severity=5, examples=20, by="entropy", per="layer", seed=3),
             **NETWORK,
-            "precision": Row("--precision float32", "precision", "float32"),
-            "workers": Row("--workers 3", "workers", 3),
-            "trust": Row("--trust", "trust", True),
         },
         ("run",),
     ),
     "compare": Command(
-        "subspaces.experiments.studies.setting:run",
+        STUDY,
         ALL,
         {
             **output(),
-            "seeds": SEEDS,
-            "ensembles": ENSEMBLES,
+            **SEEDS,
+            **ENSEMBLES,
+            **given(dropout_passes=7),
             "reference": Row("--reference digits-line", "reference", "line"),
-            "dropout_passes": PASSES,
         },
     ),
-    "study noise": Command(
-        "subspaces.experiments.studies.setting:run",
-        [*ALL, *LISTS],
-        {
-            "label_noise": Row("--label-noise 0.25", "label_noise", refused=True),
-            **output(),
-            "seeds": SEEDS,
-            "levels": LEVELS,
-            "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
-            "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
-            "by": Row("--by nll", "by", "nll"),
-            "ensembles": ENSEMBLES,
-            "dropout_passes": PASSES,
-        },
-    ),
+    "study noise": Command(STUDY, [*ALL, *LISTS], {"label_noise": NOISE, **output(), **SEEDS, **LEVELS, **RATES}),
     "study grid": Command(
-        "subspaces.experiments.studies.setting:run",
+        STUDY,
         [*ALL, *LISTS, "--over", "batch", "--values", "16"],
         {
             **output(),
-            "seeds": SEEDS,
+            **SEEDS,
             "over": Row("--over epochs", "epochs", [16], also=("batch",)),
             "values": Row("--values 8 64", "batch", [8, 64]),
-            "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
-            "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
-            "by": Row("--by nll", "by", "nll"),
-            "ensembles": ENSEMBLES,
-            "dropout_passes": PASSES,
+            **RATES,
         },
     ),
-    "study integral": Command(
-        "subspaces.experiments.studies.setting:run",
-        ALL,
-        {
-            "label_noise": Row("--label-noise 0.25", "label_noise", refused=True),
-            **output(),
-            "seeds": SEEDS,
-            "levels": LEVELS,
-        },
-    ),
+    "study integral": Command(STUDY, ALL, {"label_noise": NOISE, **output(), **SEEDS, **LEVELS}),
     "study instability": Command(
-        "subspaces.experiments.studies.setting:run",
+        STUDY,
         ["digits-standard"],
         {
             "keep_epoch": Row("--keep-epoch 3", "keep_epoch", refused=True),
             "start_from": Row("--start-from x", "start_from", refused=True),
             "epochs": Row("--epochs 5", "epochs", 5, "--shared 0"),
             **output(),
-            "seeds": SEEDS,
+            **SEEDS,
             "shared": Row("--shared 1 7", "keep_epoch", [1, 7]),
             "models": Row("--models 3 4", "models", [3, 4]),
-            "draws": Row("--draws 2", "draws", 2),
+            **given(draws=2),
         },
         ("recipe",),
     ),
     "reproduce": Command(
         "subspaces.cli.reproduce:run",
         ["along", "--json"],
-        {
-            **{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")},
-            "seeds": SEEDS,
-        },
+        {**{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")}, **SEEDS},
         ("names",),
     ),
     "plot": Command(
         "subspaces.evaluations:plot",
         ["along", "one", "two"],
-        {
-            "out": Row("-o other.png", "path", Path("other.png")),
-            "metric": Row("--metric ece", "metric", "ece"),
-            "split": Row("--split validation", "split", "validation"),
-        },
+        {"out": Row("-o other.png", "path", Path("other.png")), **given(metric="ece", split="validation")},
         ("name", "runs"),
     ),
     "report": Command(
@@ -262,31 +226,17 @@ COMMANDS = {
         ["one", "--out", "one.pt2"],
         {
             "point": Row("--point 0.1 0.9", "point", ["0.1", "0.9"]),
-            "statistics_batches": Row("--statistics-batches 9", "statistics_batches", 9),
-            "data": Row("--data there", "data", Path("there")),
-            "trust": Row("--trust", "trust", True),
             "out": Row("--out other.pt2", "path", Path("other.pt2")),
-            "quiet": Row("--quiet", "progress", False),
+            **given(statistics_batches=9, data=Path("there"), trust=True),
+            **QUIET,
         },
         ("run",),
     ),
     "predict": Command(
-        "subspaces.api:predict",
-        ["one.pt2", "two.png"],
-        {
-            "top": Row("--top 3", "top", 3),
-            "trust": Row("--trust", "trust", True),
-            "quiet": Row("--quiet", "progress", False),
-        },
-        ("model", "inputs"),
+        "subspaces.api:predict", ["one.pt2", "two.png"], {**given(top=3, trust=True), **QUIET}, ("model", "inputs")
     ),
     "data get": Command(
-        "subspaces.experiments.data:get",
-        ["mnist"],
-        {
-            "data": Row("--data other", "root", Path("other")),
-        },
-        ("name",),
+        "subspaces.experiments.data:get", ["mnist"], {"data": Row("--data other", "root", Path("other"))}, ("name",)
     ),
     "data check": Command(
         "subspaces.experiments.data:check", ["mnist"], {"data": Row("--data other", "root", Path("other"))}, ("name",)

@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from commands import CliRunner
 
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.evaluation.comparing import GroupAnswer
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.experiments import data, demo
-from subspaces.experiments.training import Run
+from subspaces.experiments import demo
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +40,6 @@ def test_answers_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
         assert percent(answers[2], "accuracy")[seed] == pytest.approx(100 * points[0.5].metrics["accuracy"])
         ends = (points[0.0].metrics["ece"] + points[1.0].metrics["ece"]) / 2
         assert percent(answers[1], "ece")[seed] == pytest.approx(100 * ends)
-
-
-def test_a_network_and_two_networks_by_hand(done: tuple[Path, demo.Result]) -> None:
-    """The first seed's networks, read from their files and run on the test images."""
-    out, result = done
-    dataset = data.load("digits", label_noise=0.4)
-    names = ("digits-standard-seed0-*", f"digits-standard-seed{demo.OTHERS}-*")
-    networks = []
-    for name in names:
-        (folder,) = out.glob(name)
-        networks.append(ss.load(Run.open(folder).family_file, ss.networks.MLP).midpoint().eval())
-    images = (dataset.test.images / 255 - dataset.mean[0]) / dataset.std[0]
-    with torch.no_grad():
-        answers = [network(images).softmax(1) for network in networks]
-    found_in = ("a network", answers[0]), ("two networks", sum(answers) / 2)
-    for name, answer in found_in:
-        right = (answer.argmax(1) == dataset.test.labels).float().mean()
-        assert percent(result.answers[name], "accuracy")[0] == pytest.approx(100 * float(right))
 
 
 def test_nothing_is_trained_twice_and_the_report_needs_plotly(

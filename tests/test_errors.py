@@ -14,26 +14,22 @@ from subspaces.experiments.training import RunError, TrainingError
 BUG = """
 import sys
 from subspaces import cli
-from subspaces.experiments import data
 
 def broken(*_, **__):
-    raise {kind}("a bug inside the package")
+    raise ValueError("a bug inside the package")
 
 from subspaces.cli import recipes
-recipes.RECIPES = type("Broken", (), {{"__getattr__": broken, "__iter__": broken}})()
+recipes.RECIPES = type("Broken", (), {"__getattr__": broken, "__iter__": broken})()
 sys.argv = ["subspaces", "recipes"]
 cli.main()
 """
 
 
-@pytest.mark.parametrize("kind", ["TypeError", "ValueError"])
-def test_a_bug_is_a_traceback_that_says_where_to_report_it(kind):
-    ended = subprocess.run(
-        [sys.executable, "-c", BUG.format(kind=kind)], capture_output=True, text=True, timeout=120, check=False
-    )
+def test_a_bug_is_a_traceback_that_says_where_to_report_it():
+    ended = subprocess.run([sys.executable, "-c", BUG], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert "Traceback (most recent call last)" in ended.stderr
-    assert f"{kind}: a bug inside the package" in ended.stderr
+    assert "ValueError: a bug inside the package" in ended.stderr
     assert "Reporting a bug" in ended.stderr
 
 

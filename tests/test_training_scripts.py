@@ -16,33 +16,6 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def gradients(family: ss.Subspace, alpha: Any, plain: nn.Module) -> None:
-    """Compare the gradient of every vertex with c_i times that of a plain network at the point."""
-    named = {name: p.grad for name, p in plain.named_parameters()}
-    for group in family.layout.groups:
-        expected = torch.outer(family.coefficients(alpha)[group.name], group.pack(named))
-        assert_close(family.omega[group.name].grad, expected)
-
-
-class Embedding(nn.Sequential):
-    def __init__(self) -> None:
-        super().__init__(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
-
-
-def test_siamese_networks_compare_two_inputs_at_one_point() -> None:
-    family, pairs = ss.Subspace(Embedding, ss.Line()), torch.randn(2, 6, 5)
-    same = torch.randint(2, (6,)).float()
-
-    def loss(net: nn.Module) -> Tensor:
-        return F.mse_loss(torch.exp(-(net(pairs[0]) - net(pairs[1])).abs().sum(1)), same)
-
-    alpha = family.sample()
-    with family.point(alpha) as net:
-        loss(net).backward()
-    loss(plain := family.at(alpha)).backward()
-    gradients(family, alpha, plain)
-
-
 class VAE(nn.Module):
     """That of pytorch/examples, in small."""
 
@@ -118,26 +91,6 @@ def test_an_lstm_language_model_keeps_its_hidden_state() -> None:
             found, state = net(token, state)
             wanted, expected = plain(token, expected)
             assert_close(found, wanted)
-
-
-def test_both_losses_of_a_gans_discriminator_are_of_one_network() -> None:
-    discriminator = ss.Subspace(lambda: nn.Sequential(nn.Linear(5, 8), nn.LeakyReLU(), nn.Linear(8, 1)), ss.Line())
-    generator = ss.Subspace(lambda: nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 5)), ss.Line())
-    real, fake = torch.randn(6, 5), generator(torch.randn(6, 2))
-    ones, zeros = torch.ones(6, 1), torch.zeros(6, 1)
-
-    def loss(net: nn.Module) -> Tensor:
-        score = F.binary_cross_entropy_with_logits
-        return score(net(real), ones) + score(net(fake.detach()), zeros)
-
-    alpha = discriminator.sample()
-    with discriminator.point(alpha) as net:
-        loss(net).backward()
-    loss(plain := discriminator.at(alpha)).backward()
-    gradients(discriminator, alpha, plain)
-    with discriminator.point() as net:
-        F.binary_cross_entropy_with_logits(net(fake), ones).backward()
-    assert all(omega.grad.norm() > 0 for omega in generator.parameters())
 
 
 def test_the_closure_of_lbfgs_evaluates_one_point() -> None:

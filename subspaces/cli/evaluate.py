@@ -19,7 +19,7 @@ from subspaces.evaluation.settings import POINTS as MOST_POINTS
 from subspaces.experiments.evaluating import evaluate as runs_evaluation
 from subspaces.experiments.evaluating.run_subject import known_data
 from subspaces.experiments.training import Execution, Run
-from subspaces.reports import table
+from subspaces.reports import tables
 
 OWN = ("grid", "through", "corruptions", "outliers", "precision")  # options that are not made from the field
 FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in OWN)
@@ -104,8 +104,8 @@ def evaluate(options: argparse.Namespace) -> None:
         for folder, record in zip(folders, records, strict=True):
             print(to_json(_summary(folder, record)))
         return
-    printing.show(table.filled(records))
-    for made in (table.shift_table(records), table.outlier_table(records)):
+    printing.show(tables.filled(records))
+    for made in (tables.shift_table(records), tables.outlier_table(records)):
         if made.row_count:
             printing.show(made)
 
@@ -143,7 +143,7 @@ def _summary(folder: Path, record: Evaluation) -> dict[str, Any]:
         "recipe": recipe["name"],
         "seed": recipe["seed"],
         "folder": str(folder),
-        "results": [dataclasses.asdict(line) for line in table.lines(record)],
-        "shifts": list(table.lines_on(record)),
-        "outliers": list(table.lines_on(record, outliers=True)),
+        "results": list(tables.lines(record)),
+        "shifts": list(tables.lines_on(record)),
+        "outliers": list(tables.lines_on(record, outliers=True)),
     }

@@ -1,14 +1,17 @@
-"""The lines of figures as data, which matplotlib and the page draw: along a subspace and over epochs."""
+"""What figures and the page show, as data: lines over alpha and the epochs; shifted data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from subspaces.errors import ArgumentError, UserError
 from subspaces.evaluation import curves
-from subspaces.evaluation.comparing import Group, GroupAnswer, first
-from subspaces.evaluation.curves import Curve
+from subspaces.evaluation.comparing import Group, GroupAnswer, check_split, first, of_seeds, place
+from subspaces.evaluation.curves import Condition, Curve, shifted_rows
 from subspaces.evaluation.metrics import Metric
+from subspaces.evaluation.rows import SPLIT
+from subspaces.text import nearest
 
 LOGGED = ("l2", "cos2")
 """Columns of the log about the distances between vertices."""
@@ -61,3 +64,24 @@ def logged(groups: Sequence[Group], column: Metric) -> list[Series]:
 
 def _scaled(curve: Curve, metric: Metric) -> Curve:
     return Curve(np.asarray(curve.grid), metric.scale * curve.values)
+
+
+def shifted(groups: Sequence[Group], metric: str, split: str) -> list[Condition]:
+    """Return the shifted data that all groups were measured on by a metric, or say why there is none to show."""
+    if split != SPLIT:
+        raise ArgumentError(f"split={split!r}: shifted data stand in place of the {SPLIT} split, leave it out")
+    for group in groups:
+        rows = shifted_rows(group)
+        rows = rows[rows["kind"] == "point"] if group.interval else rows  # of a line or curve the points are shown
+        for one, seed in zip(group.evaluations, group.seeds, strict=True):
+            if not len(of_seeds(rows, (seed,))):
+                raise UserError(f"{place(one)} was not measured on shifted data: evaluate it with corruptions")
+        check_split(group, SPLIT)
+    found = curves.conditions(groups)
+    if not found:
+        raise UserError("the runs were measured on different shifted data: evaluate them alike")
+    every = [shifted_rows(group).dropna(axis="columns", how="all") for group in groups]
+    known = [each.name for each in groups[0].evaluations[0].metrics if all(each.name in rows for rows in every)]
+    if metric not in known:
+        raise ArgumentError(f"metric={metric!r} was not measured on shifted data: {nearest(metric, known)}")
+    return found

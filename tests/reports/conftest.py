@@ -60,9 +60,6 @@ def opened_report(visitor, report_of_all) -> object:
 @pytest.fixture
 def page(opened_report, visit) -> object:
     """The page of these runs, with its selects as in the beginning."""
-    for name, label in {
-        "along-metric": "Accuracy",
-        "walk-run": "line, seed 0",
-    }.items():
-        opened_report.select_option(f"#{name}", label=label)
+    opened_report.select_option("#along-metric", label="Accuracy")
+    opened_report.select_option("#walk-run", label="line, seed 0")
     return opened_report

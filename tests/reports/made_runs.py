@@ -1,10 +1,4 @@
-"""Run folders as training and evaluation leave them, made up in a moment, for tests of figures and of the page.
-
-The numbers are drawn at random, each once.
-
-    folder = made_runs.run(tmp_path, "line", seed=1, beta=0.5)       # one run
-    folders = made_runs.family(tmp_path)                              # a dict of lists: one of each kind, 3 seeds
-"""
+"""Run folders as training and evaluation leave them, made up in a moment; the numbers are drawn at random."""
 
 import base64
 import dataclasses
@@ -22,6 +16,7 @@ from subspaces.experiments.training import RECIPES, Recipe, Run, run_files
 
 Array = np.ndarray[Any, Any]
 CLASSES, BINS = 10, 20
+CELLS = (5, 4)  # of a plane, across and upwards
 SEEDS = (0, 1, 2)
 
 
@@ -164,7 +159,7 @@ def evaluated(
         if split == "test" and shape.vertices > 1:
             record.examples = changing(random, record.rows, split)
     if planes and shape.vertices >= 2:
-        record.planes.append(plane(recipe))
+        record.planes.append(plane())
     if recipe.method in ("line", "curve"):
         record.choices.append(best(record, "validation" if "validation" in splits else "test"))
     return record
@@ -180,9 +175,8 @@ def best(record: Evaluation, split: str) -> Choice:
 
 def changing(random: np.random.Generator, rows: list[Row], split: str, count: int = 12) -> Examples:
     """Make up images whose predictions change over the points."""
-    alphas = list(
-        {str(row.alphas): row.alphas[0] for row in rows if row.kind == "point" and row.split == split}.values()
-    )
+    points = [row for row in rows if row.kind == "point" and row.split == split]
+    alphas = list({str(row.alphas): row.alphas[0] for row in points}.values())
     images = random.integers(0, 256, (count, 1, 8, 8), np.uint8)
     return Examples(
         split=split,
@@ -196,29 +190,25 @@ def changing(random: np.random.Generator, rows: list[Row], split: str, count: in
     )
 
 
-def plane(recipe: Recipe, side: int = 13) -> Plane:
-    """Return a valley around a subspace: the plane through three vertices, or two and another network."""
-    corners = [(0.0, 0.0), (20.0, 0.0), (9.0, 17.0)]
-    names = {"line": ["ω₁", "ω₂", "standard"], "simplex": ["ω₁", "ω₂", "ω₃"]}
-    labels = names.get(recipe.method, ["ω₁", "ω₃", "ω₂"])
-    xs, ys = np.linspace(-4, 24, side), np.linspace(-3.4, 20.4, side)
-    alphas = np.linspace(0, 1, 21)
-    path = np.array([(20 * a, 0.0) for a in alphas])
-    if recipe.method == "curve":
-        path = np.array([np.dot([(1 - a) ** 2, a**2, 2 * a * (1 - a)], corners) for a in alphas])
-    if recipe.method == "simplex":
-        path = np.array([*corners, corners[0]])
-    x, y = np.meshgrid(xs, ys)
-    away = np.min([np.hypot(x - u, y - v) for u, v in [*path, *corners]], axis=0)
-    accuracy = 0.1 + 0.7 * np.exp(-((away / 8) ** 2))
+def plane(number: int = 0, split: str = "test", count: int = 297) -> Plane:
+    """Return a plane without any symmetry, with one cell that is not computed."""
+    random, (across, up) = np.random.default_rng(number), CELLS
+    deepest = 0.1 if number % 2 else 0.9  # a quarter of the median is more, or less
+    accuracy, nll = (random.uniform(*ends, (up, across)).tolist() for ends in ((0.3, 0.9), (deepest, 3.5)))
+    accuracy[2][1] = nll[2][1] = None
+    nll[3][4] = 40.0  # far off the valley
+    off = 0.375 * (number % 10)
     return Plane(
-        name="through " + ", ".join(labels),
-        corners=[Corner(label, *where) for label, where in zip(labels, corners, strict=True)],
-        xs=xs.tolist(),
-        ys=ys.tolist(),
-        values={"accuracy": accuracy.tolist(), "nll": (-2 * np.log(accuracy)).tolist()},
-        split="test",
-        count=297,
-        statistics_images=1200,
-        drawn=[Drawn(recipe.method, "path", *path.T.tolist(), [0.0] * len(path))],
+        name="ω₁, ω₂, other",
+        corners=[Corner("ω₁", 0.0, 0.5), Corner("ω₂", 7.25, 0.0), Corner("other", 3.0, 5.5)],
+        xs=np.linspace(-1, 9.5, across).tolist(),
+        ys=np.linspace(-2, 7, up).tolist(),
+        values={"accuracy": accuracy, "nll": nll},
+        split=split,
+        count=count,
+        statistics_images=640 + number,
+        drawn=[
+            Drawn("the line", "path", [0.0, 4.0, 7.25], [0.5, 1.25, 0.0], [0.0, off, 0.0]),
+            Drawn("its midpoint", "point", [4.0], [1.25], [off]),
+        ],
     )

@@ -3,14 +3,13 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import made_runs
 import numpy as np
 
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import of_task
-from subspaces.evaluation.rows import Choice, Corner, Drawn, Examples, Plane, Row
+from subspaces.evaluation.rows import Choice, Examples, Row
 from subspaces.experiments.training import Run
 
 METRICS = {  # name: label, percent, higher is better, in the order of the page
@@ -22,7 +21,6 @@ SEEDS = (0, 1, 2)
 IMAGES = {"validation": 60, "test": 120}
 CLASSES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 CLOSE = {"line": (0.01, 0.011, 0.012), "curve": (0.0101, 0.011, 0.0122)}  # both are shown as 1.1 %
-CELLS = (5, 4)  # of a plane, across and upwards
 Array = np.ndarray
 
 
@@ -41,7 +39,6 @@ class Recorded:
         self.runs = {name: [self._made(out, name, seed) for seed in SEEDS] for name in LABELS}
         self.folders = [folder for folders in self.runs.values() for folder in folders]
         self.records = {name: [Evaluation.load(folder) for folder in folders] for name, folders in self.runs.items()}
-        self.trained_on = made_environment(out)
 
     def _made(self, out: Path, name: str, seed: int) -> Path:
         folder = made_runs.run(out, name, splits=dict(IMAGES), planes=False, validation=60, seed=seed)
@@ -54,7 +51,7 @@ class Recorded:
             if row.split == "test" and is_pair(0.1, "probabilities")(row):
                 row.metrics["aurc"] = CLOSE[name][seed]
         if (name, seed) in (("line", 0), ("line", 1), ("simplex", 2), ("standard", 1)):
-            record.planes.append(plane(record, 10 * len(name) + seed))
+            record.planes.append(made_runs.plane(10 * len(name) + seed, "validation", 60))
         if (name, seed) == ("curve", 1):
             record.examples = without(record.examples, 3)
         record.save(folder)
@@ -139,37 +136,8 @@ def deviation(values: Array) -> Array:
 def chosen(record: Evaluation) -> list[Choice]:
     """Return choices on the test set: a pair by its NLL."""
     pair = next(row for row in record.rows if is_pair(0.2, "probabilities")(row) and row.split == "test")
-    reported = {
-        row.split: dict(row.metrics) for row in record.rows if (row.alphas, row.average) == (pair.alphas, pair.average)
-    }
-    return [
-        Choice("pair", "nll", "test", True, pair.alphas, reported),
-    ]
-
-
-def plane(record: Evaluation, number: int) -> Plane:
-    """Return a plane without any symmetry, measured on held-out images, with one cell that is not computed."""
-    random = np.random.default_rng(number)
-    across, up = CELLS
-    deepest = 0.1 if number % 2 else 0.9  # a quarter of the median is more, or less
-    accuracy = random.uniform(0.3, 0.9, (up, across)).tolist()
-    nll = random.uniform(deepest, 3.5, (up, across)).tolist()
-    accuracy[2][1] = nll[2][1] = None
-    nll[3][4] = 40.0  # far off the valley
-    return Plane(
-        name="ω₁, ω₂, other",
-        corners=[Corner("ω₁", 0.0, 0.5), Corner("ω₂", 7.25, 0.0), Corner("other", 3.0, 5.5)],
-        xs=np.linspace(-1, 9.5, across).tolist(),
-        ys=np.linspace(-2, 7, up).tolist(),
-        values={"accuracy": accuracy, "nll": nll},
-        split="validation",
-        count=60,
-        statistics_images=640 + number,
-        drawn=[
-            Drawn("the line", "path", [0.0, 4.0, 7.25], [0.5, 1.25, 0.0], [0.0, 0.375 * (number % 10), 0.0]),
-            Drawn("its midpoint", "point", [4.0], [1.25], [0.375 * (number % 10)]),
-        ],
-    )
+    same = [row for row in record.rows if (row.alphas, row.average) == (pair.alphas, pair.average)]
+    return [Choice("pair", "nll", "test", True, pair.alphas, {row.split: dict(row.metrics) for row in same})]
 
 
 def without(examples: Examples | None, place: int) -> Examples:
@@ -178,8 +146,3 @@ def without(examples: Examples | None, place: int) -> Examples:
     kept = [at for at in range(len(examples.alphas)) if at != place]
     parts = {name: [getattr(examples, name)[at] for at in kept] for name in ("alphas", "predicted", "confidence")}
     return dataclasses.replace(examples, **parts)
-
-
-def made_environment(out: Path) -> dict[str, Any]:
-    """Return what made_runs says of the machine."""
-    return Evaluation.load(made_runs.run(out / "plain", "standard")).environment

@@ -1,6 +1,6 @@
 """Tables, figures and pages of evaluations that are no runs: families and networks of a user's own, and their files."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,9 @@ import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.comparing import groups_of
-from subspaces.evaluation.metrics import METRICS, Metric, average
-from subspaces.evaluation.points import ANSWERS, Answer, Item, kind
-from subspaces.reports.page import tables
-from subspaces.reports.page.content import Page
-from subspaces.reports.page.walk import walks
-from subspaces.reports.table import Table, filled
+from subspaces.reports import tables
+from subspaces.reports.content import Page
+from subspaces.reports.tables import Table, filled
 
 COUNT = 297  # as many test examples as a made-up run has
 GRID = (0.0, 0.1, 0.3)
@@ -116,11 +113,11 @@ def texts(figure: Any) -> str:
     return " ".join(" ".join(found).split())
 
 
-@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "diversity", "shift", "shift-along"])
+@pytest.mark.parametrize("name", ["plane", "vertices", "reliability", "shift", "shift-along"])
 def test_figures_name_what_they_show(own, name: str) -> None:
     figure = ss.plot(name, list(own.values()))
     assert "my simplex" in texts(figure)
-    if name not in ("plane", "diversity"):
+    if name != "plane":
         assert "my network" in texts(figure)
     if name == "reliability":
         assert "my line: ensemble of 0.1 and 0.9" in texts(figure).replace(":my", ": my")
@@ -130,7 +127,7 @@ def test_what_there_is_none_of_is_said(own, regression, tokens) -> None:
     for evaluation, name, words in (
         (own["line"], "training", r"my line.* has no log"),
         (own["line"], "betas", "no line or curve with several β"),
-        (regression, "reliability", "numbers: midpoint has no reliability: expected a classification"),
+        (regression, "reliability", "numbers: midpoint has no reliability: expected a classification of examples"),
     ):
         with pytest.raises(UserError, match=words):
             evaluation.plot(name)
@@ -141,14 +138,6 @@ def test_a_regression_has_figures(regression) -> None:
     axes = regression.plot("along").axes[0]
     assert axes.get_ylabel() == "RMSE"
     assert axes.lines[1].get_ydata()[1] == pytest.approx(regression["pair"].rmse)
-    assert regression.plot("diversity").axes[0].get_xlabel().startswith("difference")
-
-
-def test_networks_that_are_no_subspace_have_no_distance_of_weights(networks) -> None:
-    figure = networks.plot("diversity")
-    assert [axes.get_xlabel().partition("\n")[0] for axes in figure.axes] == ["total variation"]
-    assert figure.axes[0].patches[0].get_width() == pytest.approx(networks["vertices"].diversity["tv"])
-    assert "three: ensemble of 3 networks" in texts(networks.plot("reliability"))
 
 
 def test_files_are_drawn_and_told_as_what_is_in_hand(own, saved, tmp_path: Path) -> None:
@@ -193,7 +182,7 @@ def test_a_regression_leaves_out_what_it_has_not(regression, visit, tmp_path: Pa
     (line,) = (line for line in shown["body"] if line[0] == "midpoint")
     assert reads(line[1], row.rmse, digits=3)
     assert reads(line[4], 100 * row.interval_coverage, digits=1)
-    assert page.locator("#walk-reliability, #training").count() == 0
+    assert page.locator("#walk-reliability, #selective, #training").count() == 0
 
 
 def answers_of(evaluation: ss.Evaluation) -> Table:
@@ -204,7 +193,7 @@ def test_the_answers_of_several_networks(networks) -> None:
     shown = {line[0]: line for line in answers_of(networks).rows}
     assert list(shown) == ["networks, on average", "ensemble of 3 networks"]
     assert reads(shown["ensemble of 3 networks"][2], networks["vertices"].nll, digits=3)
-    (walk,) = walks(Page.of(groups_of([networks])))
+    (walk,) = Page.of(groups_of([networks])).walks()
     assert [point["name"] for point in walk["points"]] == ["network 1", "network 2", "network 3"]
 
 
@@ -217,42 +206,6 @@ def test_the_nearest_to_a_goal_is_bold(regression) -> None:
     away = [abs(float(row[at]) - 90) for row in shown.rows]
     assert {row for row, column in shown.best if column == at} == {k for k, a in enumerate(away) if a == min(away)}
     assert len(set(away)) > 1
-
-
-# What others add
-
-
-@pytest.fixture
-def added() -> Iterator[None]:
-    """A metric and an answer from elsewhere."""
-    first = average(lambda prediction, labels: prediction.probabilities[:, 0])
-    METRICS.add(Metric("zeros", "share of zeros", "how much goes to class 0", percent=True, headline=True, **first))
-    ANSWERS.add(
-        Answer(
-            "thirds",
-            "two points a third from the ends of a line, averaged",
-            lambda one: Item("thirds", (1 / 3, 2 / 3), "thirds") if kind(one.shape) == "interval" else None,
-            lambda one, item: "ensemble of the thirds",
-        )
-    )
-    yield
-    ANSWERS.remove("thirds")
-    METRICS.remove("zeros")
-
-
-def test_a_metric_and_an_answer_from_elsewhere_are_shown_everywhere(added, tmp_path: Path) -> None:
-    found = ss.evaluate(family(ss.Line()), name="mine", grid=GRID, answers=["midpoint", "thirds"], **LOADERS)
-    text = found.table()
-    assert "share of zeros %" in text
-    line, scaled = (line for line in text.splitlines() if "ensemble of the thirds" in line)
-    assert "temperature-scaled" in scaled
-    assert f"{100 * found['thirds'].zeros:.2f}" in line
-    assert found.plot("along", metric="zeros").axes[0].get_ylabel() == "share of zeros (%)"
-    assert "mine: ensemble of the thirds" in texts(found.plot("reliability"))
-    shown = answers_of(found)
-    (cells,) = (cells for cells in shown.rows if cells[0] == "ensemble of the thirds")
-    assert reads(cells[shown.head.index("Share of zeros\u00a0%")], 100 * found["thirds"].zeros, digits=1)
-    assert "how much goes to class 0" in found.report(tmp_path / "report.html").read_text()
 
 
 # Tables

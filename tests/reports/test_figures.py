@@ -1,4 +1,4 @@
-"""Figures: files that are what their endings say, readable in print, and what is refused."""
+"""Figures: files that are readable in print, with the numbers of the records, and what is refused."""
 
 import dataclasses
 import functools
@@ -11,17 +11,23 @@ from pathlib import Path
 import made_runs
 import made_shifts
 import matplotlib as mpl
+import numpy as np
 import pytest
+from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from page_cases import LABELS, METRICS, SEEDS, Recorded, deviation, is_ensemble, is_middle, is_pair, is_point
 from PIL import Image
 
 from subspaces.errors import UserError
+from subspaces.evaluation.comparing import groups_of
+from subspaces.evaluation.curves import described
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.opening import opened
-from subspaces.reports import figures
+from subspaces.reports import figures, series
 from subspaces.reports.figures import style
 
+NAMES = tuple(LABELS)
 Made = dict[str, list[Path]]
 FIT = {  # runs that a figure can be drawn of
     "along": ("standard", "line", "curve", "simplex3"),
@@ -30,7 +36,6 @@ FIT = {  # runs that a figure can be drawn of
     "training": ("standard", "line", "line-beta0"),
     "vertices": ("standard", "line", "simplex2", "simplex3"),
     "reliability": ("line",),
-    "diversity": ("standard", "line", "curve", "simplex3"),
     "shift": ("standard", "line"),
     "shift-along": ("standard", "line"),
 }
@@ -119,29 +124,11 @@ def test_every_figure_is_tested_and_one_seed_is_said(made):
     assert "one seed" in words(draw_these("reliability", made["line"][:1]))
 
 
-def test_groups_are_told_apart_without_colour():
-    looks = style.looks_of([True] * 20 + [False] * 10)
-    assert len({(look.marker, look.hollow) for look in looks[:11] + looks[20:]}) == 21
-    assert len({(look.marker, look.hollow, look.line) for look in looks}) == len(looks)
-    assert [style.key(look, "").get_markerfacecolor() == "white" for look in looks] == [look.hollow for look in looks]
-
-
-@pytest.mark.parametrize(("label", "columns"), [("short", 3), ("a label of medium length", 1), ("very long " * 9, 1)])
-def test_a_legend_that_is_too_wide_takes_fewer_columns_or_more_lines(label, columns):
-    with style.styled():
-        figure = style.blank(style.COLUMN, 1)
-        made = style.legend(figure, [style.key(style.Look("black", "o"), label) for _ in range(3)], 3)
-    assert made._ncols == columns
-    assert made.get_window_extent().width <= style.COLUMN * figure.dpi
-    assert figure.legends == [made]
-
-
-@pytest.mark.parametrize("name", ["reliability", "diversity"])
-def test_long_labels_leave_room_for_the_drawing(name, tmp_path: Path):
+def test_long_labels_leave_room_for_the_drawing(tmp_path: Path):
     more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
     runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
     runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
-    figure = draw_these(name, runs)  # a warning of matplotlib, that nothing was laid out, is an error here
+    figure = draw_these("reliability", runs)  # a warning of matplotlib, that nothing was laid out, is an error here
     with style.styled():
         boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
     for inner, outer in boxes:
@@ -175,25 +162,144 @@ def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made,
     assert (len(l2.lines), len(cos2.lines)) == (1, 1)
 
 
-def test_methods_that_are_ensembles_are_drawn_as_such(made, tmp_path: Path):
-    methods = {"swa-cyclic": "average", "swag": "ensemble", "snapshot": "ensemble"}
-    counted = [made_runs.run(tmp_path, name, planes=False, vertices=3, epochs=30) for name in methods]
-    figure = draw_these("vertices", [made["standard"][0], *counted])
-    assert dict(text.get_text().split(": ") for text in figure.legends[0].get_texts()[1:]) == methods
-    assert figure.axes[-1].get_xlabel() == "number of vertices or members m"
+def assert_band(axes, at: int, expected: np.ndarray) -> None:
+    """Compare a band with the values of every seed [seeds, points]."""
+    corners = [one for one in axes.collections if type(one).__name__ == "FillBetweenPolyCollection"][at]
+    points = corners.get_paths()[0].vertices
+    sides = [points[np.isclose(points[:, 0], x), 1] for x in np.unique(points[:, 0].round(9))]
+    assert np.allclose([side.min() for side in sides], expected.mean(0) - deviation(expected))
+    assert np.allclose([side.max() for side in sides], expected.mean(0) + deviation(expected))
 
 
-def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp_path: Path):
-    folder = made["line"][0]
-    rows = Evaluation.load(folder).rows
-    ends = next(row for row in rows if row.alphas == [0.0, 1.0] and row.average == "probabilities" and not row.group)
-    beyond = dataclasses.replace(ends, alphas=[-0.2, 1.2], diversity={**ends.diversity, "tv": 0.9})
-    wide = changed(folder, tmp_path / "wide", rows=[beyond, *rows])
-    only, *_ = draw_these("diversity", [wide]).axes
-    assert only.patches[0].get_width() == pytest.approx(ends.diversity["tv"])
-    narrow = changed(folder, tmp_path / "narrow", rows=[row for row in rows if 0.0 not in row.alphas])
-    with pytest.raises(UserError, match="has no tv of its ends on 'test': run `subspaces evaluate"):
-        draw_these("diversity", [narrow])
+def labels(figure, at: int = -1) -> list[str]:
+    """Return what a legend says; that of methods is the last."""
+    return [" ".join(text.get_text().split()) for text in figure.legends[at].get_texts()]
+
+
+# Lines: the numbers are those of the series, which the page shows too and where they are compared with the records
+
+
+@pytest.mark.parametrize("name", ["along", "training"])
+def test_lines_and_bands_are_the_series(recorded: Recorded, name: str):
+    groups, metric = groups_of(opened(recorded.folders)), {"along": "ece"}.get(name)
+    figure = figures.draw_groups(name, groups, metric, "test")
+    every = {
+        "along": lambda: series.along(groups, described("ece"), "test"),
+        "training": lambda: series.logged(groups, described("l2")),
+    }[name]()
+    axes = figure.axes[0]
+    lines = [line for line in axes.lines if len(line.get_xdata()) > 2]
+    assert len(lines) == sum(one.kind != "level" for one in every)
+    curved = [one for one in every if one.kind != "level"]
+    for at, (one, line) in enumerate(zip(curved, lines, strict=True)):
+        assert np.allclose([line.get_xdata(), line.get_ydata()], [one.curve.grid, one.curve.mean])
+        assert_band(axes, at, one.curve.values)
+        assert line.is_dashed() is (one.kind == "points")
+    levels = [line for line in axes.lines if list(line.get_xdata()) == [0, 1]]
+    for one, level, span in zip((one for one in every if one.kind == "level"), levels, axes.patches, strict=True):
+        mean, std = one.curve.mean[0], one.curve.std[0]
+        assert np.allclose([*level.get_ydata(), span.get_y(), span.get_height()], [mean, mean, mean - std, 2 * std])
+
+
+def test_what_the_lines_are_is_said(recorded: Recorded):
+    figure = draw_these("along", recorded.folders, metric="nll", split="validation")
+    (axes,) = figure.axes
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("NLL", "α")
+    assert axes.get_title(loc="left") == "digits, 40 % label noise · mlp · validation set"
+    assert labels(figure) == ["standard", "line", "curve", "simplex (m = 3): midpoint"]
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α"]
+    logged = draw_these("training", recorded.folders)
+    assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²"]
+    assert labels(logged) == [LABELS[name] for name in NAMES[1:]]
+
+
+def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
+    split = {"splits": {"validation": 60, "test": 120}, "validation": 60}
+    weak = [made_runs.run(tmp_path, "line", seed=seed, beta=0.1, **split) for seed in SEEDS]
+    figure = draw_these("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
+    (axes,) = figure.axes
+    assert axes.get_ylabel() == "ECE (%)"
+    handles = dict(zip(labels(figure), figure.legends[-1].legend_handles, strict=True))
+    weaker, stronger = (handles[name].get_color() for name in ("β = 0.1", "β = 1"))
+    colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
+    assert colours == [weaker, weaker, stronger, stronger]
+    assert weaker != stronger
+
+
+# Planes
+
+
+def test_planes_are_drawn_the_right_way_round(recorded: Recorded):
+    figure = draw_these("plane", [recorded.runs["line"][1], recorded.runs["line"][0]], split="validation")
+    planes = [recorded.records["line"][seed].planes[0] for seed in (0, 1)]
+    panels = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
+    bars = [axes for axes in figure.axes if axes.get_label() == "<colorbar>"]
+    assert [axes.get_title(loc="left") for axes in panels] == ["line, seed 0", "line, seed 1"] * 2
+    assert [bar.get_ylabel() for bar in bars] == ["error (%)", "loss (NLL)"]
+    errors = [100 - 100 * np.array(plane.values["accuracy"], float) for plane in planes]
+    losses = [np.array(plane.values["nll"], float) for plane in planes]
+    for axes, plane, cells in zip(panels, planes * 2, (*errors, *losses), strict=True):
+        filled = next(one for one in axes.collections if isinstance(one, QuadContourSet))
+        assert (filled.zmin, filled.zmax) == pytest.approx((np.nanmin(cells), np.nanmax(cells)))
+        row, column = np.unravel_index(np.nanargmin(cells), cells.shape)
+        lowest = next(path for path in filled.get_paths() if len(path.vertices))  # levels are those of all panels
+        where = (plane.xs[column], plane.ys[row])
+        assert any(np.allclose(where, corner, atol=0.2) for corner in lowest.vertices) or lowest.contains_point(where)
+        ends = (plane.xs[0], plane.xs[-1], plane.ys[0], plane.ys[-1])
+        assert (*axes.get_xlim(), *axes.get_ylim()) == pytest.approx(ends)
+        path, diamond, *corners = axes.lines
+        for line, drawn in zip((path, diamond), plane.drawn, strict=True):
+            assert (list(line.get_xdata()), list(line.get_ydata())) == (drawn.x, drawn.y)
+        places = [(*line.get_xdata(), *line.get_ydata()) for line in corners]
+        assert places == [(corner.x, corner.y) for corner in plane.corners]
+        off = plane.drawn[0].distance[1] > 0.01 * (plane.xs[-1] - plane.xs[0])
+        assert path.is_dashed() is off is (diamond.get_markerfacecolor() == "none")
+
+
+# Vertices, reliability
+
+
+def test_the_number_of_vertices(recorded: Recorded):
+    figure = draw_these("vertices", recorded.folders, split="validation")
+    for metric, axes in zip(("accuracy", "ece"), figure.axes, strict=True):
+        for name, vertices, bars in zip(NAMES, (1, 2, 3, 3), axes.containers, strict=True):
+            values = 100 * recorded.each(name, is_middle, "validation")[:, 0, list(METRICS).index(metric)]
+            drawn, caps, _ = bars.lines
+            assert drawn.get_xdata() == pytest.approx([vertices], abs=0.08)
+            ends = [float(one.get_ydata()[0]) for one in (drawn, *caps)]
+            assert ends == pytest.approx([values.mean() + sign * deviation(values) for sign in (0, -1, 1)])
+            if name == "standard":
+                assert axes.lines[0].get_ydata() == pytest.approx([values.mean()] * 2)
+
+
+def answers_of(recorded: Recorded, split: str):
+    """Return label and rows of every seed of what predicts."""
+    for name in NAMES:
+        pair = is_ensemble("vertex") if name == "simplex" else is_pair(0.1, "probabilities")
+        word = "ensemble of 3 vertices" if name == "simplex" else "ensemble of 0.1 and 0.9"
+        kinds = {"": is_point} if name == "standard" else {": midpoint": is_middle, f": {word}": pair}
+        for words, wanted in kinds.items():
+            yield f"{LABELS[name]}{words}", [recorded.rows(name, seed, wanted, split)[0] for seed in SEEDS]
+
+
+def test_reliability_diagrams(recorded: Recorded):
+    figure = draw_these("reliability", recorded.folders, split="validation")
+    above = [axes for axes in figure.axes if axes.get_title(loc="left")]
+    below = [axes for axes in figure.axes if axes.get_xlabel() == "confidence (%)"]
+    for axes, shares, (label, rows) in zip(above, below, answers_of(recorded, "validation"), strict=True):
+        tables = [{name: np.array(each, float) for name, each in vars(row.reliability).items()} for row in rows]
+        count = sum(table["count"] for table in tables)
+        right, sure = (
+            100 * sum(np.nan_to_num(table["count"] * table[name]) for table in tables) / np.maximum(count, 1)
+            for name in ("accuracy", "confidence")
+        )
+        expected = [*zip(0 * right, right, strict=True), *zip(right, sure - right, strict=True)]
+        assert np.allclose([(bar.get_y(), bar.get_height()) for bar in axes.patches], expected)
+        assert [bar.get_x() for bar in axes.patches[:20]] == pytest.approx(5 * np.arange(20))
+        assert [bar.get_height() for bar in shares.patches] == pytest.approx(100 * count / count.sum())
+        errors = np.array([100 * row.metrics["ece"] for row in rows])
+        title = " ".join(axes.get_title(loc="left").split())
+        assert title == f"{label} ECE {errors.mean():.1f} ± {deviation(errors):.1f} %"
 
 
 # What is refused
@@ -210,24 +316,14 @@ def test_diversity_is_of_the_ends_also_where_the_grid_goes_beyond_them(made, tmp
         ("plane", ["standard"], {}, UserError, "no plane on 'test' among the runs: `subspaces evaluate RUN --plane`"),
         ("plane", ["line"], {"metric": "ece"}, ValueError, "metric='ece' was not measured on planes"),
         ("training", ["standard"], {}, UserError, "only single networks among the runs"),
-        ("training", ["line"], {"metric": "loss"}, ValueError, "'training' has no choice of a metric"),
         ("vertices", ["simplex3"], {}, UserError, "all runs have m = 3"),
         ("reliability", ["line"], {"metric": "ece"}, ValueError, "'reliability' has no choice of a metric"),
-        ("diversity", ["standard"], {}, UserError, "only single networks among the runs"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, made):
     with pytest.raises(error, match=message) as caught:
         draw_these(name, folders(made, *runs), **options)
     assert "\n" not in str(caught.value)
-
-
-def test_a_plane_that_was_not_computed_yet_is_not_drawn(made, tmp_path: Path):
-    (old,) = Evaluation.load(made["line"][0]).planes
-    empty = dataclasses.replace(old, values=dict.fromkeys(("accuracy", "nll"), [[None] * 13] * 13))
-    folder = changed(made["line"][0], tmp_path / "run", planes=[empty])
-    with pytest.raises(UserError, match="no plane on 'test'"):
-        draw_these("plane", [folder])
 
 
 def test_files(drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

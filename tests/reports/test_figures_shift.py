@@ -13,12 +13,12 @@ from subspaces.errors import UserError
 from subspaces.evaluation import curves
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.corruptions import CORRUPTIONS
-from subspaces.evaluation.curves import Condition, averaged_over, changed
+from subspaces.evaluation.curves import averaged_over, changed
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import Row
 from subspaces.experiments.opening import opened
 from subspaces.reports import figures
-from subspaces.reports.figures.shift import BEST
+from subspaces.reports.figures.style import BEST_LABEL
 
 METHODS = ("standard", "line", "simplex")
 SEEDS = (0, 1)
@@ -32,10 +32,6 @@ def runs() -> Records:
 
 def draw(name, sources, **options):
     return figures.draw(name, opened(sources), **options)
-
-
-def measured(*records: Evaluation) -> list[Condition]:
-    return curves.conditions(groups_of(opened(list(records))))
 
 
 def those(runs: Records, *names: str) -> list[Evaluation]:
@@ -99,7 +95,7 @@ def test_bars_are_the_changes_beside_standard_training(runs, metric):
         "simplex (m = 3): midpoint": planted(runs["simplex"], is_middle),
         "simplex (m = 3): ensemble of 3 vertices": planted(runs["simplex"], is_ensemble("vertex")),
     }
-    assert labels(figure) == [*expected, BEST]
+    assert labels(figure) == [*expected, BEST_LABEL]
     for (middles, heights), ends, values in zip(bars(figure), around(figure), expected.values(), strict=True):
         difference = 100 * sign * (with_mean(values) - zero)
         assert heights == pytest.approx(difference.mean(0))
@@ -126,14 +122,6 @@ def test_stars_are_the_best_points_of_a_line_for_each_corruption(runs):
     own = np.stack([values[:, at] for at, values in enumerate(best)], axis=1)
     assert heights[:-1] == pytest.approx(100 * (own - zero[:, :-1]).mean(0))
     assert heights[-1] == pytest.approx(100 * (own[:, : len(TOLD)].mean(1) - zero[:, -1]).mean())
-
-
-def test_without_standard_training_bars_are_the_changes_themselves(runs):
-    figure = draw("shift", runs["simplex"][1:2], metric="brier")
-    ((_, heights), _) = bars(figure)
-    assert heights == pytest.approx(-100 * with_mean(planted(runs["simplex"][1:2], is_middle))[0])
-    assert " ".join(figure.axes[0].get_ylabel().split()) == "relative change of Brier score (%)"
-    assert (around(figure), stars(figure.axes[0])) == ([], [])
 
 
 def test_what_cannot_be_drawn_says_why(runs):
@@ -174,7 +162,7 @@ def test_lines_on_every_corruption_and_their_best_points(runs):
         assert dashed.get_ydata() == pytest.approx(mean)
         ((where, height),) = stars(axes)
         assert (*where, *height) == pytest.approx((np.argmin(mean) / 20, mean.min()))
-    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", BEST]
+    assert labels(figure, 0) == ["network at α", "ensemble of α and 1−α", BEST_LABEL]
     assert labels(figure) == ["standard", "line", "simplex (m = 3): midpoint"]
 
 
@@ -188,7 +176,7 @@ def test_the_relative_change_is_a_share_of_what_was_before():
     first = shifted(record)[0]
     first.metrics.update(accuracy=1.5 * record.rows[0].metrics["accuracy"], ece=0.3)
     some = [row for row in shifted(record) if (row.data, row.severity) == (first.data, first.severity)]
-    (one,) = measured(with_shifted(record, some))
+    (one,) = curves.conditions(groups_of([with_shifted(record, some)]))
     (found,) = changed(groups_of([record])[0], [one])
     assert found.relative("accuracy") == {(0,): pytest.approx(0.5)}
     assert np.isnan(found.relative("ece")[0,])
@@ -198,7 +186,7 @@ def test_a_set_that_lacks_an_answer_is_in_no_mean(runs):
     line = runs["line"][0]
     kept = [row for row in shifted(line) if (row.data, row.severity) != ("spatter", 1) or row.kind == "point"]
     record = with_shifted(line, kept)
-    found = measured(record)
+    found = curves.conditions(groups_of([record]))
     assert {each.name: each.severities for each in found}["spatter"] == (3,)
     (*_, last) = changed(groups_of([record])[0], averaged_over(found))
     pair = is_pair(0.1, "probabilities")
@@ -210,21 +198,5 @@ def test_only_what_all_runs_were_measured_on_is_compared(runs):
     one, whole = runs["line"]
     some = [row for row in shifted(whole) if (row.data, row.severity) not in (("snow", 1), ("contrast", 3))]
     elsewhere = [dataclasses.replace(row, source="x") if row.data == "spatter" else row for row in some]
-    found = {each.name: each.severities for each in measured(one, with_shifted(whole, elsewhere))}
-    assert found == {"gaussian_noise": (1, 3), "snow": (3,), "contrast": (1,)}
-
-
-@pytest.mark.parametrize(
-    ("severities", "words"),
-    [((0,), ""), ((3,), "severity 3"), ((1, 2, 3, 4, 5), "severities 1–5"), ((0, 1, 2, 5), "severities 1, 2, 5")],
-)
-def test_severities_in_words(severities, words):
-    assert curves.severities([Condition("fog", "weather", "made", 5, severities)]) == words
-
-
-def test_data_of_ones_own_have_a_mean_of_their_own(runs):
-    line = runs["line"][0]
-    given = [dataclasses.replace(row, group="given", severity=0) for row in shifted(line) if row.severity == 1]
-    found = measured(with_shifted(line, given))
-    assert averaged_over(found) == found
-    assert len(found) == len(SHOWN)
+    found = curves.conditions(groups_of([one, with_shifted(whole, elsewhere)]))
+    assert {each.name: each.severities for each in found} == {"gaussian_noise": (1, 3), "snow": (3,), "contrast": (1,)}

@@ -21,11 +21,10 @@ from visiting import data_of
 from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.evaluation.comparing import groups_of
-from subspaces.evaluation.evaluation import Evaluation
 from subspaces.experiments.opening import opened
+from subspaces.reports import content, tables
 from subspaces.reports import page as report
-from subspaces.reports.page import tables, walk
-from subspaces.reports.page.content import Page
+from subspaces.reports.content import Page
 
 
 def write(folders, path: Path) -> Path:
@@ -58,7 +57,7 @@ def test_it_is_one_small_file_that_refers_to_nothing_outside(report_of_all):
 def test_a_small_image_keeps_every_pixel():
     image = torch.randint(0, 256, (3, 20, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     found, large = (
-        Image.open(io.BytesIO(base64.b64decode(walk.data_uri(each).partition(",")[2])))
+        Image.open(io.BytesIO(base64.b64decode(content.data_uri(each).partition(",")[2])))
         for each in (image, torch.zeros(1, 224, 112, dtype=torch.uint8))
     )
     assert torch.equal(torch.from_numpy(np.array(found)).permute(2, 0, 1), image)
@@ -68,7 +67,7 @@ def test_a_small_image_keeps_every_pixel():
 def test_the_kind_of_a_walk_is_what_alpha_is_in_the_result(recorded: Recorded, tmp_path: Path):
     some = [made_runs.run(tmp_path, "swa-cyclic", vertices=m) for m in (2, 3)] + [made_runs.run(tmp_path, "integral")]
     some += [recorded.runs[name][0] for name in ("standard", "line", "simplex")]
-    kinds = [each["kind"] for folder in some for each in walk.walks(page_of([folder]))]
+    kinds = [each["kind"] for folder in some for each in page_of([folder]).walks()]
     assert kinds == ["interval", "triangle", "single", "single", "interval", "triangle"]
 
 
@@ -93,17 +92,6 @@ def test_what_the_page_is_of(recorded: Recorded, report_of_all):
     assert all(note in text for note in ("on the 120 images of the test split", "from 1,200 training images"))
     ece = next(each for each in page.metrics if each.name == "ece")  # as many places as images can tell apart
     assert [dataclasses.replace(page, images=images).places(ece) for images in (60, 4999, 5000)] == [1, 1, 2]
-
-
-def test_only_held_out_images_in_common_are_shown(recorded: Recorded, tmp_path: Path):
-    other = made_runs.run(tmp_path, "line", splits={"validation": 60, "test": 120}, validation=60, beta=0.25)
-    record = Evaluation.load(other)
-    record.rows[:] = [row for row in record.rows if row.split == "validation"]
-    record.save(other)
-    page = page_of([recorded.runs["line"][0], other])
-    assert (page.split, page.images) == ("validation", 60)
-    assert all(each["strip"] is None for each in walk.walks(page))  # its images are of the test set
-    assert "were held out of training" in write([recorded.runs["line"][0], other], tmp_path / "r.html").read_text()
 
 
 # Shifted data and outliers
@@ -154,14 +142,11 @@ def test_the_numbers_on_shifted_data_and_against_outliers(tmp_path: Path):
 # What is refused
 
 
-def test_an_evaluation_without_a_point_and_runs_without_a_common_split():
-    one, other = made_shifts.evaluated("line", 0), made_shifts.evaluated("curve", 0)
-    other.rows[:] = [dataclasses.replace(row, data="validation") for row in other.rows]
-    with pytest.raises(UserError, match="no split in common"):
-        page_of([one, other])
-    one.rows.clear()
+def test_an_evaluation_without_a_point_on_test_examples():
+    one = made_shifts.evaluated("line", 0)
+    one.rows[:] = [dataclasses.replace(row, data="validation") for row in one.rows]
     with pytest.raises(UserError, match="has no evaluated point: run `subspaces evaluate"):
-        page_of([one])
+        page_of([made_shifts.evaluated("curve", 0), one])
 
 
 @pytest.mark.parametrize("where", ["", "missing/report.html"])

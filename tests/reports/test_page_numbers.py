@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from page_cases import (
-    CELLS,
     LABELS,
     METRICS,
     SEEDS,
@@ -22,8 +21,8 @@ from visiting import HEADS, PERCENT, data_of, near, reads
 
 from subspaces.evaluation.comparing import groups_of
 from subspaces.experiments.opening import opened
-from subspaces.reports.page import tables
-from subspaces.reports.page.content import Page
+from subspaces.reports import tables
+from subspaces.reports.content import Page
 
 
 @pytest.fixture(scope="module")
@@ -89,25 +88,12 @@ def test_what_was_chosen_where_and_its_numbers(page, recorded):
     assert shown.caption == "What was chosen, and its numbers on the test split"
     assert shown.head == ["Run", "Chosen", "By", "On", "Accuracy\u00a0%", "ECE\u00a0%"]
     for line, (name, seed, choice) in zip(shown.rows, expected, strict=True):
-        value = ", ".join(f"{a:.3g}" for a in (choice.value if isinstance(choice.value, list) else [choice.value]))
+        value = " and ".join(f"{a:.3g}" for a in (choice.value if choice.what == "pair" else [choice.value]))
         where = "⚠ chosen on the test set" if choice.on_test else f"the {choice.chosen_on} split"
         by = {"accuracy": "Accuracy", "nll": "NLL"}[choice.by]
         assert line[:4] == [f"{LABELS[name]}, seed {seed}", f"best {choice.what}: {value}", by, where]
         for column, key in enumerate(("accuracy", "ece"), 4):
             assert reads(line[column], 100 * choice.reported["test"][key], digits=1)
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (0.123456, "0.123"),
-        ([0.2, 0.8], "0.2, 0.8"),
-        ([1 / 3] * 3, "midpoint"),
-        ([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]], "(1, 0, 0), (0, 0.5, 0.5)"),
-    ],
-)
-def test_what_was_chosen_in_words(value, expected):
-    assert tables.value_of(value) == expected
 
 
 def test_every_run_has_its_own_answer(page, recorded):
@@ -169,9 +155,7 @@ def test_every_metric_along_the_subspace(charts, recorded):
             assert (line["line"]["dash"] == "dash") is name.endswith("at α")
         assert layout["yaxis"]["title"]["text"] == label + (" (%)" if percent else "")
         assert caption.startswith(f"{label}: ")
-        assert caption.endswith(
-            f"{'higher' if higher else 'lower'} is better. Bands: one standard deviation over seeds."
-        )
+        assert f"{'higher' if higher else 'lower'} is better. Bands: one standard deviation over seeds." in caption
         hover = f"%{{y:.{digits(metric)}f}} ± %{{customdata:.{digits(metric)}f}}{PERCENT[metric]}"
         assert {line["hovertemplate"] for line in lines.values()} == {f"{hover}<extra>%{{fullData.name}}</extra>"}
     groups = [
@@ -220,5 +204,5 @@ def test_planes(charts, recorded, number, metric):
         named = [(corner.label, corner.x, corner.y) for corner in plane.corners]
         assert [(each["text"], each["x"], each["y"]) for each in layout["annotations"]] == named
         assert list(zip(corners["x"], corners["y"], strict=True)) == [(x, y) for _, x, y in named]
-        assert f"on {CELLS[0]} × {CELLS[1]} cells; validation split, 60 images" in caption
+        assert "on 5 × 4 cells; validation split, 60 images" in caption
         assert caption.endswith("Some cells are not computed yet.")

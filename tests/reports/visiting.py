@@ -87,12 +87,11 @@ def chart(page, figure: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 TABLE = """table => ({
   head: [...table.tHead.rows[0].cells].map((cell) => cell.textContent),
   body: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent)),
-  bold: [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.classList.contains("best"))),
 })"""
 
 
 def table(page, selector: str) -> dict[str, Any]:
-    """Return head and body of a table as text, and which cells are marked as the best."""
+    """Return head and body of a table as text."""
     return page.locator(f"{selector} table").first.evaluate(TABLE)
 
 

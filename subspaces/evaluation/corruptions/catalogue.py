@@ -1,8 +1,10 @@
 """The catalogue of corruptions (Hendrycks & Dietterich, 2019), and how one is applied to a batch of images."""
 
+import tomllib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 import torch
@@ -11,16 +13,29 @@ from torch import Tensor
 from subspaces.core import checks
 from subspaces.core.randomness import SEEDS
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.corruptions import blur, digital, noise, weather
+from subspaces.evaluation.corruptions import blur, digital, weather
 from subspaces.evaluation.corruptions.matrices import Draws, rounded
-from subspaces.evaluation.corruptions.parameters import PARAMETERS, Sides
 from subspaces.images.splits import grey
 from subspaces.text import Catalogue
 
 Effect = Callable[[Tensor, Any, Draws], Tensor]
 GROUPS = ("noise", "blur", "weather", "digital", "extra")
 SEVERITIES = (1, 2, 3, 4, 5)
+Sides = dict[int, tuple[Any, ...]]  # a parameter for each severity, by the side of the images that they were chosen for
 CHUNK = {"cpu": 2**18, "other": 2**22}  # pixels at a time: few stay in a CPU's cache, many occupy a GPU
+
+
+def _parameters() -> dict[str, Sides]:
+    """Return the published parameters."""
+
+    def fixed(value: Any) -> Any:
+        return tuple(map(fixed, value)) if isinstance(value, list) else value
+
+    found = tomllib.loads(resources.files(__package__).joinpath("parameters.toml").read_text("utf-8"))
+    return {name: {int(side): fixed(five) for side, five in sides.items()} for name, sides in found.items()}
+
+
+PARAMETERS = _parameters()
 
 
 @dataclass(frozen=True)
@@ -59,9 +74,9 @@ def _known(label: str, group: str, meaning: str, effect: Any, colour: bool = Fal
 CORRUPTIONS: Catalogue[Corruption] = Catalogue(
     "corruption",
     [
-        _known("Gaussian noise", "noise", "a normal number is added to each value", noise.gaussian_noise),
-        _known("shot noise", "noise", "few photons are counted for each value", noise.shot_noise),
-        _known("impulse noise", "noise", "some values are black or white", noise.impulse_noise),
+        _known("Gaussian noise", "noise", "a normal number is added to each value", digital.gaussian_noise),
+        _known("shot noise", "noise", "few photons are counted for each value", digital.shot_noise),
+        _known("impulse noise", "noise", "some values are black or white", digital.impulse_noise),
         _known("defocus blur", "blur", "out of focus: the mean over a disk", blur.defocus_blur),
         _known("glass blur", "blur", "frosted glass: pixels are taken from near them", blur.glass_blur),
         _known("motion blur", "blur", "the camera moved along a line", blur.motion_blur),
@@ -74,7 +89,7 @@ CORRUPTIONS: Catalogue[Corruption] = Catalogue(
         _known("elastic transform", "digital", "the image is stretched", digital.elastic_transform),
         _known("pixelate", "digital", "fewer, larger pixels", digital.pixelate),
         _known("JPEG compression", "digital", "a small file", digital.jpeg_compression, colour=True),
-        _known("speckle noise", "extra", "noise in proportion to the value", noise.speckle_noise),
+        _known("speckle noise", "extra", "noise in proportion to the value", digital.speckle_noise),
         _known("Gaussian blur", "extra", "the mean with weights of a Gaussian", blur.gaussian_blur),
         _known("spatter", "extra", "drops of water or mud on the lens", weather.spatter, colour=True),
         _known("saturate", "extra", "colours are paler or stronger", digital.saturate, colour=True),
@@ -93,7 +108,7 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: i
         images: grey (C = 1) or colour (C = 3).
         name: one of `CORRUPTIONS`.
         severity: 1 to 5.
-        seed: another one gives other noise.
+        seed: another one gives other digital.
         first: the number of the first image in its data set.
     """
     corruption = CORRUPTIONS.find(name)

@@ -1,4 +1,4 @@
-"""Digital: light, contrast, saturation, shape and resolution."""
+"""Noise: wrong pixel values, each for itself. Digital: light, contrast, saturation, shape and resolution."""
 
 import math
 from functools import lru_cache
@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from subspaces.evaluation.corruptions.matrices import Draws, box, cut, gaussian, hat, mirrored, product, rounded
 
+CELLS = 2**9  # of the numbers between 0 and 1, for counts of photons
 LIGHT = """
 16 11 10 16 24 40 51 61  12 12 14 19 26 58 60 55  14 13 16 24 40 57 69 56  14 17 22 29 51 87 80 62
 18 22 37 56 68 109 103 77  24 35 55 64 81 104 113 92  49 64 78 87 103 121 120 101  72 92 95 98 112 100 103 99
@@ -17,6 +18,62 @@ COLOUR = """
 17 18 24 47 99 99 99 99  18 21 26 66 99 99 99 99  24 26 56 99 99 99 99 99  47 66 99 99 99 99 99 99
 99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99
 """
+
+
+# Noise
+
+
+def gaussian_noise(images: Tensor, sigma: float, draws: Draws) -> Tensor:
+    """Add normal numbers of standard deviation `sigma`."""
+    return cut(draws.normal(*images.shape[1:]).mul_(255 * sigma).add_(images))
+
+
+def speckle_noise(images: Tensor, sigma: float, draws: Draws) -> Tensor:
+    """Add normal numbers whose standard deviation is `sigma` times the pixel's value."""
+    return cut(draws.normal(*images.shape[1:]).mul_(sigma).add_(1).mul_(images))
+
+
+def impulse_noise(images: Tensor, share: float, draws: Draws) -> Tensor:
+    """Make a share of the values white or black, half of them each."""
+    drawn = draws.uniform(*images.shape[1:])
+    black = images.masked_fill(drawn < share, 0)
+    return black.masked_fill_(drawn < share / 2, 255)
+
+
+def shot_noise(images: Tensor, photons: int, draws: Draws) -> Tensor:
+    """Count photons instead: a Poisson number of them, `photons` in the mean where a pixel is white."""
+    thresholds, known, sure = (table.to(images.device) for table in _tables(photons))
+    drawn = draws.uniform(*images.shape[1:]).double().add_(images)  # exact: 24 bits behind the point
+    place = (drawn * CELLS).long()
+    found, open_ = known[place], ~sure[place]
+    found[open_] = _looked_up(thresholds, drawn[open_])
+    return found
+
+
+def _looked_up(thresholds: Tensor, drawn: Tensor) -> Tensor:
+    """Return the byte that the first threshold above v + u stands for."""
+    return (torch.searchsorted(thresholds, drawn, right=True, out_int32=True) & 255).to(torch.uint8)
+
+
+@lru_cache(maxsize=16)
+def _tables(photons: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return v + P(the byte of a pixel of value v is at most b) for all v and b, in rising order [65536].
+
+    The first that is larger than v + u gives the byte to the uniform number u. Most cells between k/CELLS and
+    (k+1)/CELLS are without a threshold: then also the byte, and that it is sure.
+    """
+    bytes_of = (torch.arange(photons + 1, dtype=torch.float64) / photons * 255).to(torch.uint8)
+    most = torch.searchsorted(bytes_of, torch.arange(256, dtype=torch.uint8), right=True)  # photons + 1 at each byte
+    values = torch.arange(256, dtype=torch.float64)[:, None]
+    below: Tensor = torch.special.gammaincc(most.double().expand(256, -1), values / 255 * photons)
+    below[:, -1] = 1
+    thresholds = (below + values).flatten()
+    edges = torch.arange(256 * CELLS + 1, dtype=torch.float64) / CELLS
+    known = _looked_up(thresholds, edges[:-1])
+    return thresholds, known, known == _looked_up(thresholds, edges[1:] - 2.0**-24)
+
+
+# Digital
 
 
 def brightness(images: Tensor, more: float, draws: Draws) -> Tensor:

@@ -14,7 +14,7 @@ from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.entries import Entry
 from subspaces.experiments.studies.setting import plain
-from subspaces.reports.figures import along, style
+from subspaces.reports.figures import lines, style
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"
@@ -188,12 +188,12 @@ def along_with(groups: Sequence[Group], label: str, values: Sequence[float]) -> 
     with style.styled():
         drawing = style.blank(style.COLUMN, 2.7)
         axes = drawing.add_subplot()
-        methods, lines = along.panel(axes, groups, style.looks(groups), "accuracy", "test")
+        methods, keys = lines.panel(axes, groups, style.looks(groups), "accuracy", "test")
         level = style.level(axes, Curve(np.zeros(1), np.array(values)[:, None]), 100.0, TOGETHER)
         level.set_label(label)
         axes.set_title(style.heading(groups, "test"))
         axes.set_ylabel(described("accuracy").axis)
-        along.legends(drawing, [*methods, level], lines, groups, columns=2)
+        lines.legends(drawing, [*methods, level], keys, groups, columns=2)
     return drawing
 
 

@@ -30,24 +30,23 @@ class Kind:
 
 _METRIC = "--metric says which."
 KINDS = {
-    "along": Kind("along", "A metric of the points of lines and curves, and of the ensembles of α and 1−α.", _METRIC),
-    "betas": Kind("along", "The same for runs that differ in β, with a panel for every method.", _METRIC),
+    "along": Kind("lines", "A metric of the points of lines and curves, and of the ensembles of α and 1−α.", _METRIC),
+    "betas": Kind("lines", "The same for runs that differ in β, with a panel for every method.", _METRIC),
     "plane": Kind("plane", "Contours of error and loss on planes through three networks.", "--metric draws one."),
-    "training": Kind("distances", "L2 distance and cos² between the vertices over the epochs.", evaluated=False),
+    "training": Kind("lines", "L2 distance and cos² between the vertices over the epochs.", evaluated=False),
     "vertices": Kind(
-        "along",
+        "lines",
         "Accuracy and ECE (or the first two metrics) against the number of vertices m, or of members of an ensemble.",
         "--metric draws another.",
     ),
-    "reliability": Kind("confidence", "Accuracy against confidence, and how often each confidence occurs."),
-    "diversity": Kind("distances", "How different vertices are: in predictions (total variation) and in weights."),
+    "reliability": Kind("bars", "Accuracy against confidence, and how often each confidence occurs."),
     "shift": Kind(
-        "shift",
+        "bars",
         "The relative change (b − a)/a from test images to shifted ones, by corruption and on average over severities, "
         "minus that of standard training if it is among the runs; stars are the best points of lines.",
         "--metric says of what.",
     ),
-    "shift-along": Kind("shift", "The same as `along` on shifted images, a panel for every corruption.", _METRIC),
+    "shift-along": Kind("lines", "The same as `along` on shifted images, a panel for every corruption.", _METRIC),
 }
 
 

@@ -49,6 +49,11 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 GREYS = ("#000000", "#6e6e6e", "#a0a0a0")
 DOTS: tuple[Any, ...] = ((0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (8, 2)))
 DASHED: Any = (0, (4, 1.6))
+GREY, DARK = "#555555", "#222222"
+# the best point of a line; hollow, for it was chosen on the very images that it is reported on
+BEST: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
+BEST["markerfacecolor"] = "white"
+BEST_LABEL = "best network, chosen on these images"
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,10 @@ def level(axes: Axes, curve: Curve, scale: float, look: Look, marked: bool = Tru
     return drawn
 
 
-def heading(groups: Sequence[Group], split: str | None = None) -> str:
-    """Return what all groups have in common: data set, network, split."""
+def heading(groups: Sequence[Group], split: str | None = None, *more: str) -> str:
+    """Return what all groups have in common: data set, network, split; and what is said beside."""
     runs = [group.training for group in groups if group.training is not None]
-    return comparing.heading(runs if len(runs) == len(groups) else [], f"{split} set" if split else "")
+    return comparing.heading(runs if len(runs) == len(groups) else [], f"{split} set" if split else "", *more)
 
 
 def seeds(groups: Sequence[Group]) -> str:

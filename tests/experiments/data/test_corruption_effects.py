@@ -13,9 +13,9 @@ from PIL import Image
 from scipy import ndimage, stats
 from torch import Tensor
 
-from subspaces.evaluation.corruptions import SEVERITIES, blur, corrupt, digital, matrices, noise, weather
+from subspaces.evaluation.corruptions import SEVERITIES, blur, corrupt, digital, matrices, weather
+from subspaces.evaluation.corruptions.catalogue import PARAMETERS
 from subspaces.evaluation.corruptions.matrices import Draws
-from subspaces.evaluation.corruptions.parameters import PARAMETERS
 
 
 def draws(n: int = 1) -> Draws:
@@ -48,7 +48,7 @@ def test_normal_numbers_are_normal() -> None:
 @pytest.mark.parametrize("photons", [3, 60, 500])
 def test_shot_noise_is_poissons_to_the_last_photon(photons: int) -> None:
     images = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(8, -1, -1, -1)
-    found = noise.shot_noise(images, photons, draws(8))
+    found = digital.shot_noise(images, photons, draws(8))
     u = draws(8).uniform(1, 16, 16).double().numpy()
     counted = stats.poisson.ppf(u, images.numpy() / 255 * photons)
     expected = np.uint8(np.clip(np.maximum(counted, 0) / photons, 0, 1) * 255)

@@ -1,6 +1,5 @@
 """Corruptions: the same in every batch and on every device, and worse with severity."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from made import natural
 from torch import Tensor
 
 from subspaces.evaluation.corruptions import CORRUPTIONS, GROUPS, SEVERITIES, corrupt
-from subspaces.evaluation.corruptions.parameters import PARAMETERS
+from subspaces.evaluation.corruptions.catalogue import PARAMETERS
 
 PUBLISHED = [
     *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
@@ -66,27 +65,12 @@ def test_chunks_inside_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 RISING = set(PUBLISHED) - {"glass_blur", "motion_blur", "frost", "elastic_transform", "pixelate", "spatter", "saturate"}
-FALLS = {"frost": (3, 5), "elastic_transform": (1, 5), "spatter": (3, 4), "saturate": (2, 3)}
-"""Where the published parameters for 32 pixels do less damage to a pixel at a higher severity."""
 
 
 @pytest.mark.parametrize("name", sorted(RISING))
 def test_a_higher_severity_does_more_damage(name: str) -> None:
     found = [damage(natural(32, 32), name, severity) for severity in SEVERITIES]
     assert found == sorted(set(found))
-
-
-@pytest.mark.parametrize("name", sorted(FALLS))
-def test_some_published_severities_do_less_damage_to_pixels(name: str) -> None:
-    lower, higher = (damage(natural(32, 32), name, severity) for severity in FALLS[name])
-    assert higher < lower
-
-
-@pytest.mark.parametrize("name", ["glass_blur", "motion_blur", "pixelate"])
-def test_some_published_severities_are_about_as_bad_as_the_one_before(name: str) -> None:
-    found = [damage(natural(32, 32), name, severity) for severity in SEVERITIES]
-    assert all(after > 0.9 * before for before, after in pairwise(found))
-    assert found[-1] > 1.5 * found[0]
 
 
 def test_grey_images_are_like_three_equal_channels() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,14 +221,11 @@ def test_the_checkpoints_of_swa_also_answer_together(tmp_path: Path) -> None:
 def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
     comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> str:
-        raise ImportError("the report needs plotly: pip install 'subspaces[report]'")
-
     def again() -> Comparison:
         settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
         return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
 
-    monkeypatch.setattr("subspaces.reports.page._plotly", missing)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
     made = again()
     page = "no page: the report needs plotly: pip install 'subspaces[report]'"
     assert made.left_out == [page]

@@ -11,10 +11,12 @@ from subspaces.core import storage
 from subspaces.errors import ArgumentError, MissingPackageError
 from subspaces.evaluation.comparing import groups_of
 from subspaces.evaluation.evaluation import Evaluation
+from subspaces.reports import content, tables
+from subspaces.reports.content import Page
 from subspaces.reports.figures import listed
-from subspaces.reports.page import content, tables
-from subspaces.reports.page.content import Page
-from subspaces.reports.page.walk import walks
+
+# in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
+JSON = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
 
 
 def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.PathLike[str]) -> Path:
@@ -28,33 +30,26 @@ def write_report(evaluations: Evaluation | Iterable[Evaluation], path: str | os.
     if target.is_dir() or not target.parent.is_dir():
         problem = f"{target} is a folder" if target.is_dir() else f"the folder {target.parent} does not exist"
         raise ArgumentError(f"{problem}: expected the name of an HTML file in an existing folder")
-    library = _plotly()
-    page = Page.of(groups_of(listed(evaluations)))
-    storage.write(target, _html(page, library).encode())
-    return target
-
-
-def _plotly() -> str:
-    """Return the text of plotly's script."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise MissingPackageError("the report needs plotly: pip install 'subspaces[report]'") from None
-    return str(get_plotlyjs())
+    page = Page.of(groups_of(listed(evaluations)))
+    storage.write(target, _html(page, get_plotlyjs()).encode())
+    return target
 
 
 def _html(page: Page, library: str) -> str:
     """Return the page; its policy lets it load nothing."""
     import jinja2
 
-    from subspaces.reports.page import charts
+    from subspaces.reports import charts
 
-    here = resources.files(__name__) / "templates"
+    here = resources.files(__package__) / "templates"
     html, style, script = ((here / name).read_text("utf-8") for name in ("page.html", "style.css", "page.js"))
-    runs, shifted = walks(page), tables.Shifted(page)
+    runs, shifted = page.walks(), tables.Shifted(page)
     drawn = charts.charts(page, shifted)
     data: dict[str, Any] = {
-        "split": page.split,
         "what": page.what,
         "classes": list(map(str, page.groups[0].evaluations[0].dataset["classes"])),
         "metrics": [
@@ -70,13 +65,11 @@ def _html(page: Page, library: str) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    # in the order of the keys, which is that of the colours; a filter of jinja2 escapes what would end the element
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False, "allow_nan": False}
+    environment.policies["json.dumps_kwargs"] = JSON
     return environment.from_string(html).render(
         page=page,
         charts=drawn,
         shifted=shifted,
-        outliers=tables.outliers(page),
         walkable=any(run["middle"] for run in runs),
         reliable=all(point["reliability"] for run in runs for point in run["points"]),
         content=content,

@@ -124,7 +124,7 @@ function showNumbers() {
   const rows = data.metrics.map((metric, at) => el("tr", {}, el("th", { scope: "row" }, metric.label),
     ...columns.map(({ metrics }) => el("td", { class: "number" }, shown(metric, metrics[at])))));
   document.querySelector("#walk-numbers table").replaceChildren(
-    el("caption", { class: "hidden" }, `${run.name}: ${point.name}, ${data.split} split`),
+    el("caption", { class: "hidden" }, `${run.name}: ${point.name}, test split`),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Metric"), ...head)), el("tbody", {}, ...rows));
 }
 
@@ -176,7 +176,7 @@ function showStrip() {
 function stripItem({ images, indices }, k, label, answer, confidence) {
   const right = answer === label, truth = className(label), said = className(answer);
   return el("li", { class: right ? "right" : "wrong" },
-    el("img", { src: images[k], alt: `${data.split} image ${indices[k]}`, width: 64, height: 64 }),
+    el("img", { src: images[k], alt: `test image ${indices[k]}`, width: 64, height: 64 }),
     el("span", { class: "truth", title: truth }, "is " + truth),
     el("span", { class: "answer", title: said }, el("span", { class: "hidden" }, right ? "right: " : "wrong: "),
       (right ? "✓ " : "✗ ") + said),

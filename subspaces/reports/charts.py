@@ -1,8 +1,9 @@
 """The charts of the page as plotly figures in the colours of the light theme, one for each choice of its selects."""
 
+import html
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,11 @@ from subspaces.evaluation.comparing import each_answer
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.metrics import Metric
 from subspaces.evaluation.plane import begun
-from subspaces.evaluation.rows import Plane
+from subspaces.evaluation.rows import SPLIT, Plane
 from subspaces.reports import series
-from subspaces.reports.page.content import Page, better, capital, rounded, unit
-from subspaces.reports.page.tables import Shifted
-from subspaces.reports.page.walk import run_name
+from subspaces.reports.content import Page, better, capital, run_name, unit
 from subspaces.reports.series import Series
+from subspaces.reports.tables import Shifted
 
 LIGHT = ("#0072b2", "#c44e00", "#00785a", "#a8327d", "#7a6200", "#4b4f57")  # told apart by colour-blind readers
 DARK = ("#56b4e9", "#f0a04b", "#3ccf9f", "#e79ac8", "#e8dc5a", "#c3c8d0")
@@ -48,7 +48,8 @@ class Chart:
 
 def charts(page: Page, shifted: Shifted) -> dict[str, Chart]:
     """Return all charts by the section that they stand in."""
-    made = {"along": _along(page), "planes": _planes(page), "training": _training(page), "shift": _shift(shifted)}
+    made = {"along": _along(page), "planes": _planes(page), "training": _training(page)}
+    made["shift"] = _shift(shifted)
     return {name: chart for name, chart in made.items() if chart is not None}
 
 
@@ -66,10 +67,8 @@ def template() -> dict[str, Any]:
 
 
 def _state(caption: str, *plots: tuple[Sequence[Any], dict[str, Any]]) -> State:
-    data = [[trace.to_plotly_json() for trace in traces] for traces, _ in plots]
-    layouts = [go.Layout(layout).to_plotly_json() for _, layout in plots]
-    made = [{"data": traces, "layout": layout} for traces, layout in zip(data, layouts, strict=True)]
-    return {"caption": caption, "plots": rounded(made)}
+    made = [([one.to_plotly_json() for one in traces], go.Layout(layout).to_plotly_json()) for traces, layout in plots]
+    return {"caption": caption, "plots": [{"data": traces, "layout": layout} for traces, layout in made]}
 
 
 def _legend(state: State, hidden: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -85,12 +84,7 @@ def _legend(state: State, hidden: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 def plain(text: str) -> str:
     """Return text in which plotly sees no markup."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def axis(metric: Metric) -> str:
-    """Return the title of an axis."""
-    return capital(metric.label) + (" (%)" if metric.percent else "")
+    return html.escape(text, quote=False)
 
 
 def _line(one: Series, form: str, suffix: str = "", dash: str = "solid", band: bool = True) -> list[Any]:
@@ -118,27 +112,24 @@ def _along(page: Page) -> Chart | None:
         return None
     several = f" {BANDS}" * any(len(each.evaluations) > 1 for each in intervals)
     others = [group for group in page.groups if not group.interval]
-    levels = [one for group in others for one in each_answer(group, page.split, together=True)]
-    states = {}
+    levels = [one for group in others for one in each_answer(group, together=True)]
+    states: dict[str, State] = {}
     for at, metric in enumerate(page.metrics):
         caption = f"{capital(metric.label)}: {metric.meaning}{better(metric)}.{several}"
-        layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": axis(metric)}
-        found = series.along(page.groups, metric, page.split, levels)
+        layout = {"xaxis_title_text": "α", "xaxis_hoverformat": ".3~g", "yaxis_title_text": capital(metric.axis)}
+        found = series.along(page.groups, metric, SPLIT, levels)
         grid = np.unique(np.concatenate([each.curve.grid for each in found if each.kind == "points"]))
-        form = f".{page.places(metric)}f"
-        traces = [trace for one in found for trace in _along_line(one, grid, form, unit(metric))]
+        traces = []
+        for one in found:
+            form, dash, drawn = f".{page.places(metric)}f", "dash" if one.kind == "points" else "solid", one
+            if one.answer is not None:
+                dash = LEVELS.get(one.answer.kind, "longdash")
+                drawn = replace(one, curve=Curve(grid, np.repeat(one.curve.values, len(grid), axis=1)))
+            traces += _line(drawn, form, unit(metric), dash, band=one.answer is None)
         states[f"{at}"] = _state(caption, (traces, layout))
     selects = [("along-metric", "Metric", [capital(each.label) for each in page.metrics])]
     legend = _legend(states["0"], [one.label for one in levels if one.kind == "random"])
     return Chart(["a metric along the subspace"], states, selects, legend)
-
-
-def _along_line(one: Series, grid: Any, form: str, suffix: str) -> list[Any]:
-    if one.answer is None:
-        return _line(one, form, suffix, "dash" if one.kind == "points" else "solid")
-    level = Curve(grid, np.repeat(one.curve.values, len(grid), axis=1))
-    level_of = Series(one.label, one.group, level, one.kind)
-    return _line(level_of, form, suffix, LEVELS.get(one.answer.kind, "longdash"), band=False)
 
 
 def _training(page: Page) -> Chart | None:
@@ -178,7 +169,7 @@ def _shift(shifted: Shifted) -> Chart | None:
             heat = {"x": strengths, "y": names, "z": z.tolist(), "customdata": around.reshape(shape).tolist()}
             heat |= {"texttemplate": f"%{{z:{form}}}", "hovertemplate": said, "hoverongaps": False}
             heat |= {"xgap": 2, "ygap": 2, "textfont": {"size": 12}, **_colours(metric)}
-            caption = f"{answer.label}: {axis(metric)}.{' Brighter is better.' * (metric.goal is None)}"
+            caption = f"{answer.label}: {capital(metric.axis)}.{' Brighter is better.' * (metric.goal is None)}"
             states[f"{number}|{at}"] = _state(caption, ([go.Heatmap(heat)], layout))
     selects = [
         ("shift-answer", "Answer", [one.before.label for one in shifted.answers]),
@@ -229,7 +220,7 @@ def _surface(page: Page, plane: Plane, metric: Metric) -> Any:
     made = {"x": plane.xs, "y": plane.ys, "z": z.tolist(), "zauto": False, "zmin": low, "zmax": top, "ncontours": 16}
     made |= {"contours": {"coloring": "heatmap"}, "line": {"width": 0.6, "color": "rgba(255,255,255,0.35)"}}
     made |= {"hovertemplate": f"%{{z:.{page.places(metric)}f}}{unit(metric)}<extra></extra>"}
-    return go.Contour(made | _colours(metric, axis(metric)))
+    return go.Contour(made | _colours(metric, capital(metric.axis)))
 
 
 def _drawn_in(plane: Plane) -> list[Any]:

@@ -1,10 +1,8 @@
-"""A metric along lines and curves, for several strengths of the penalty, and against the number of vertices."""
+"""Figures of lines: along subspaces, over the number of vertices and over the epochs."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,16 +13,20 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from subspaces.errors import UserError
-from subspaces.evaluation.comparing import Group, first
-from subspaces.evaluation.curves import described, level, usual
+from subspaces.evaluation import curves
+from subspaces.evaluation.comparing import Group, first, place
+from subspaces.evaluation.curves import described, on, severities, usual
 from subspaces.reports import series
 from subspaces.reports.figures import style
-from subspaces.reports.figures.style import MARKERS, Look
+from subspaces.reports.figures.style import BEST, BEST_LABEL, GREY, MARKERS, Look
+from subspaces.reports.series import LOGGED
 
-GREY = "#555555"
-GAP, SPREAD = 0.1, 0.15  # between two methods with the same m on the axis of m, and the farthest from it
-STAR: dict[str, Any] = {"marker": "*", "markersize": 7, "markeredgewidth": 0.7, "linestyle": "none"}
+ACROSS = 4  # panels in a row
+GAP = 0.05  # between two methods with the same number of vertices
 Keys = tuple[list[Line2D], list[Line2D]]
+
+
+# Along subspaces
 
 
 def along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -82,11 +84,8 @@ def panel(axes: Axes, groups: Sequence[Group], looks: Sequence[Look], metric: st
     ]
 
 
-# Several strengths of the penalty
-
-
 def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
-    """Draw a panel for every method, with colours from dark to light as beta grows."""
+    """Draw a panel for every method, with colours from dark to light as the strength beta of the penalty grows."""
     metric = metric or usual(groups)[0].name
     families: dict[str, dict[float, Group]] = {}  # by beta, and by what they are called without it
     for group in groups:
@@ -112,8 +111,8 @@ def betas(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
         axes.set_title(f"{name} · {style.heading(groups, split)}" if alone else name)
     panels[0].set_ylabel(described(metric, groups).axis)
     heading = "" if alone else style.heading(groups, split)
-    first = [methods.pop(f"β = {beta:g}") for beta in strengths]
-    legends(drawing, [*first, *methods.values()], lines, groups, 2 if alone else 4, heading)
+    ordered_keys = [methods.pop(f"β = {beta:g}") for beta in strengths]
+    legends(drawing, [*ordered_keys, *methods.values()], lines, groups, 2 if alone else 4, heading)
     return drawing
 
 
@@ -122,7 +121,35 @@ def _shades(count: int) -> list[Look]:
     return [Look(each, MARKERS[k % len(MARKERS)], shade=style.shading(count)) for k, each in enumerate(colours)]
 
 
-# Against the number of vertices
+def shift_along(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw a panel for the test examples and for every corruption, with the best point of each line marked."""
+    shown = described(metric or usual(groups)[0].name, groups)
+    found = series.shifted(groups, shown.name, split)
+    check_intervals(groups)
+    panels = {"unchanged": [replace(group, rows=group.frame) for group in groups]}
+    panels |= {each.label: [on(group, [each]) for group in groups] for each in found}
+    down = -(-len(panels) // ACROSS)
+    across = -(-len(panels) // down)
+    drawing = style.blank(style.PAGE * max(across, 2) / ACROSS, 0.2 + 1.6 * down)
+    grid = drawing.subplots(down, across, squeeze=False).ravel()
+    looks = style.looks(groups)
+    for at, (axes, (name, seen)) in enumerate(zip(grid, panels.items(), strict=False)):
+        methods, lines = panel(axes, seen, looks, shown.name, split)
+        for group, look in zip(seen, looks, strict=True):
+            if group.interval:  # where the mean over seeds is best
+                curve = curves.along(group, shown.name)
+                best = int(np.argmax([shown.merit(float(mean)) for mean in curve.mean]))
+                axes.plot(curve.grid[best], shown.scale * curve.mean[best], color=look.colour, zorder=3, **BEST)
+        axes.set(title=name, xlabel="α" if at + across >= len(panels) else "", ylabel="" if at % across else shown.axis)
+        axes.xaxis.set_major_locator(MaxNLocator(3, steps=[5, 10]))
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    star = Line2D([], [], color=GREY, label=BEST_LABEL, **BEST)
+    legends(drawing, methods, [*lines, star], groups, 3, style.heading(groups, split, severities(found)))
+    return drawing
+
+
+# Over the number of vertices and the epochs
 
 
 def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
@@ -137,29 +164,47 @@ def vertices(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
     drawing = style.blank(style.COLUMN, 0.6 + 1.5 * len(metrics))
     panels = drawing.subplots(len(metrics), 1, sharex=True, squeeze=False)[:, 0]
     looks = style.looks([members[0] for members in methods.values()])
+    answers = {name: [first(group, split) for group in members] for name, members in methods.items()}
     for axes, shown in zip(panels, metrics, strict=True):
-        for members, look, where in zip(methods.values(), looks, _places(methods.values()), strict=True):
-            curves = [level(first(group, split), shown.name) for group in members]
+        for at, (members, look, own) in enumerate(zip(methods.values(), looks, answers.values(), strict=True)):
+            levels = [curves.level(each, shown.name) for each in own]
             if members[0].single:  # also a level to compare with
-                style.level(axes, curves[0], shown.scale, look, marked=False)
-            means = [shown.scale * float(one.mean[0]) for one in curves]
-            stds = [shown.scale * float(one.std[0]) for one in curves]
+                style.level(axes, levels[0], shown.scale, look, marked=False)
+            means = [shown.scale * float(one.mean[0]) for one in levels]
+            stds = [shown.scale * float(one.std[0]) for one in levels]
+            where = [group.vertices + GAP * (at - (len(methods) - 1) / 2) for group in members]
             line = "none" if members[0].single else look.line
             axes.errorbar(where, means, stds, color=look.colour, linestyle=line, capsize=2, elinewidth=0.9, **look.mark)
         axes.set_ylabel(shown.axis)
     panels[0].set_title(style.heading(groups, split))
-    together = any(first(group, split).networks > 1 for group in groups)
+    together = any(each.networks > 1 for own in answers.values() for each in own)
     panels[-1].set_xlabel(f"number of vertices{' or members' if together else ''} m")
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    named = zip(methods.items(), looks, strict=True)
-    handles = [style.key(look, first(members[0], split).brief(label)) for (label, members), look in named]
+    named = zip(answers.items(), looks, strict=True)
+    handles = [style.key(look, own[0].brief(label)) for (label, own), look in named]
     style.legend(drawing, handles, columns=2, title=style.seeds(groups))
     return drawing
 
 
-def _places(methods: Iterable[Sequence[Group]]) -> list[list[float]]:
-    """Return where each method is drawn: at its m, those with the same m beside each other and all near it."""
-    counts = [[group.vertices for group in members] for members in methods]
-    shared = Counter(m for each in counts for m in each)
-    free = {m: iter(np.linspace(-1, 1, n) * min(GAP / 2 * (n - 1), SPREAD)) for m, n in shared.items()}
-    return [[m + float(next(free[m])) for m in each] for each in counts]
+def training(groups: Sequence[Group], metric: str | None, split: str) -> Figure:
+    """Draw L2 distance and cos² between vertices one above the other."""
+    looks = style.looks(groups)
+    shown = [pair for pair in zip(groups, looks, strict=True) if not pair[0].trained_alone]
+    for one in (one for group in groups for one in group.evaluations):
+        if one.training is None or not one.training.log:
+            raise UserError(f"{place(one)} has no log.jsonl: train it first")
+    if not shown:
+        raise UserError("only single networks among the runs: they have no distance between vertices")
+    drawing = style.blank(style.COLUMN, 0.6 + 1.35 * len(LOGGED))
+    panels = drawing.subplots(len(LOGGED), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, column in zip(panels, map(described, LOGGED), strict=True):
+        for line in series.logged(groups, column):
+            style.band(axes, line.curve, 1.0, looks[line.group], every=max(1, len(line.curve.grid) // 6))
+        axes.set_ylabel(column.axis)
+        axes.set_ylim(0, 1.06 * axes.dataLim.y1 or 1)
+    panels[0].set_title(style.heading(groups))
+    panels[-1].set_xlabel("epoch")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
+    handles = [style.key(look, group.label) for group, look in shown]
+    style.legend(drawing, handles, columns=2, title=style.seeds([group for group, _ in shown]))
+    return drawing
