@@ -19,8 +19,8 @@ from subspaces.experiments import data
 def broken(*_, **__):
     raise {kind}("a bug inside the package")
 
-from subspaces.cli import recipes
-recipes.RECIPES = type("Broken", (), {{"__getattr__": broken, "__iter__": broken}})()
+from subspaces.cli import inspect
+inspect.RECIPES = type("Broken", (), {{"__getattr__": broken, "__iter__": broken}})()
 sys.argv = ["subspaces", "recipes"]
 cli.main()
 """
