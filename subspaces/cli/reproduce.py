@@ -7,8 +7,7 @@ from typing import Any
 
 from subspaces.cli import parser, printing
 from subspaces.experiments.paper import FIGURES, SCALES
-from subspaces.experiments.paper.making import Reproduced
-from subspaces.experiments.paper.reproduce import ReproductionPlan, plan, run
+from subspaces.experiments.paper.reproduce import Reproduced, ReproductionPlan, plan, run
 from subspaces.experiments.studies.setting import Setting, states
 from subspaces.experiments.training import Execution, Recipe
 

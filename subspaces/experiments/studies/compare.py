@@ -15,7 +15,6 @@ from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.evaluating.training import training_of
 from subspaces.experiments.opening import evaluation_of, evaluations_together
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import Entry, entries_of, headlines
 from subspaces.experiments.studies.setting import (
     Folder,
     OneRecipe,
@@ -28,7 +27,7 @@ from subspaces.experiments.studies.setting import (
     run,
     same,
 )
-from subspaces.experiments.studies.tables import Drawing, Result, Table, attempt
+from subspaces.experiments.studies.tables import Drawing, Entry, Result, Table, attempt, entries_of, headlines
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipe import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe

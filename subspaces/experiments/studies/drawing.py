@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
-from subspaces.experiments.studies.entries import Entry
 from subspaces.experiments.studies.setting import plain
+from subspaces.experiments.studies.tables import Entry
 from subspaces.reports.figures import along, style
 
 SHOWN = ("accuracy", "nll", "ece")

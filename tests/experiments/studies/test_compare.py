@@ -29,8 +29,8 @@ import subspaces as ss
 from subspaces.core import storage
 from subspaces.evaluation.predictor import Predictor
 from subspaces.experiments.studies.compare import Comparison, training_images
-from subspaces.experiments.studies.entries import entries_of
 from subspaces.experiments.studies.setting import states
+from subspaces.experiments.studies.tables import entries_of
 from subspaces.experiments.training import Recipe, RunError, Stopped
 from subspaces.experiments.training.batches import statistics_batches
 from subspaces.networks import MLP

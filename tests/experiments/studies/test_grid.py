@@ -13,8 +13,7 @@ from pretended import Pretended, scores
 from study_cases import LINE, QUIET, SMALL, STANDARD, pretend, without_pictures
 
 from subspaces.experiments.studies import study_grid, study_integral, study_noise
-from subspaces.experiments.studies.choices import GridStudy
-from subspaces.experiments.studies.grid import LISTS, methods_of
+from subspaces.experiments.studies.grid import LISTS, GridStudy, methods_of
 from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
