@@ -124,7 +124,7 @@ COMMANDS = {
         "subspaces.experiments.evaluating.evaluate:evaluate_runs",
         ["one", "two"],
         {
-            "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
+            "grid": Row("--grid 0 0.25 -0.1", "grid", (0.0, 0.25, -0.1)),
             "random": Row("--random 3", "random", 3),
             "triangle": Row("--triangle 4", "triangle", 4),
             "answers": Row("--answers midpoint --answers vertices", "answers", ("midpoint", "vertices")),
@@ -194,15 +194,12 @@ COMMANDS = {
     ),
     "study grid": Command(
         "subspaces.experiments.studies.setting:run",
-        [*ALL, *LISTS, "--over", "batch", "--values", "16"],
+        [*ALL, "--over", "batch", "--values", "16"],
         {
             **output(),
             "seeds": SEEDS,
             "over": Row("--over epochs", "epochs", [16], also=("batch",)),
             "values": Row("--values 8 64", "batch", [8, 64]),
-            "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
-            "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
-            "by": Row("--by nll", "by", "nll"),
             "ensembles": ENSEMBLES,
             "dropout_passes": PASSES,
         },
@@ -293,7 +290,7 @@ COMMANDS = {
     ),
 }
 ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
-    "recipes": {"name", "json"},
+    "recipes": {"name"},
     "check": {"runs", "quiet"},
     "data list": set(),
     "data get": {"quiet"},

@@ -15,6 +15,7 @@ from subspaces.experiments.training import Execution, Recipe
 def add(commands: Any) -> None:
     """Add the command."""
     command = parser.add_command(commands, reproduce)
+    command.typed = {"seed": "seeds"}
     text = "Figures of the paper, or all; list, or nothing, says which there are and what is possible here."
     command.option("names", nargs="*", metavar="NAME", help=text)
     text = f"{'; '.join(f'{each.name}: {each.meaning}' for each in SCALES.values())}. Default: smoke."
