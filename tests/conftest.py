@@ -42,7 +42,7 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
 
 LONG = (
     *("evaluation", "pages", "test_reproduce", "test_world", "integrations", "test_campaign", "test_figures"),
-    *("comparison", "test_compile", "test_cluster", "production", "test_ensembles", "test_outside"),
+    *("test_compare", "test_compile", "test_cluster", "production", "test_ensembles", "test_outside"),
     *("test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_grid", "test_methods", "test_sharing", "test_cli_options"),
     *("test_run_files", "test_page", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
@@ -50,7 +50,6 @@ LONG = (
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
 SHARED = {
-    "comparison": ("test_compare", "test_tables", "test_together"),
     "pages": (
         *("test_page_browser", "test_any_evaluation", "test_page_shift", "test_figures_numbers", "test_page_numbers"),
         *("test_page_runs", "test_page_walk", "test_page_words"),
