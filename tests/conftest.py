@@ -41,14 +41,13 @@ def _a_commit_that_is_looked_up_once() -> Iterator[None]:
 
 
 LONG = (
-    *("evaluation", "reports", "test_reproduce", "test_world", "integrations", "test_campaign", "comparison"),
+    *("evaluation", "reports", "test_reproduce", "test_world", "integrations", "test_campaign", "test_compare"),
     *("test_compile", "test_cluster", "export", "test_ensembles", "test_outside", "test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_grid", "test_methods", "test_scheduling", "test_cli_options"),
     *("test_run_files", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
     *("test_demo", "test_worked_examples", "test_cli_evaluate", "test_checkpointing", "test_engine"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
-SHARED = {"comparison": ("test_compare", "test_tables", "test_together")}
 FOLDERS = ("evaluation", "integrations", "export", "reports")
 """Files and folders whose tests share what takes long to make: one process runs them."""
 
@@ -75,9 +74,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def group(path: Path) -> str:
     """Return the name of the tests that follow each other: those of a file, or of several."""
-    if path.parent.name in FOLDERS:
-        return path.parent.name
-    return next((name for name, stems in SHARED.items() if path.stem in stems), path.stem)
+    return path.parent.name if path.parent.name in FOLDERS else path.stem
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

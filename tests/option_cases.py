@@ -140,7 +140,7 @@ COMMANDS = {
         "subspaces.experiments.evaluating.evaluate:evaluate_runs",
         ["one", "two"],
         {
-            "grid": Row("--grid 0 0.5 0.25", "grid", (0.0, 0.25, 0.5)),
+            "grid": Row("--grid 0 0.25 -0.1", "grid", (0.0, 0.25, -0.1)),
             "answers": Row("--answers midpoint --answers vertices", "answers", ("midpoint", "vertices")),
             "plane_through": Row("--plane-through a --plane-through b", "through", (Path("a"), Path("b"))),
             "corruptions": Row("--corruptions fog snow", "corruptions", Corruptions(["fog", "snow"])),
@@ -177,14 +177,12 @@ COMMANDS = {
     ),
     "study noise": Command(STUDY, [*ALL, *LISTS], {"label_noise": NOISE, **output(), **SEEDS, **LEVELS, **RATES}),
     "study grid": Command(
-        STUDY,
-        [*ALL, *LISTS, "--over", "batch", "--values", "16"],
+        [*ALL, "--over", "batch", "--values", "16"],
         {
             **output(),
             **SEEDS,
             "over": Row("--over epochs", "epochs", [16], also=("batch",)),
             "values": Row("--values 8 64", "batch", [8, 64]),
-            **RATES,
         },
     ),
     "study integral": Command(STUDY, ALL, {"label_noise": NOISE, **output(), **SEEDS, **LEVELS}),
@@ -243,7 +241,7 @@ COMMANDS = {
     ),
 }
 ELSEWHERE = {  # tested by what they print, and `code` by what can be imported
-    "recipes": {"name", "json"},
+    "recipes": {"name"},
     "check": {"runs", "quiet"},
     "data list": set(),
     "data get": {"quiet"},

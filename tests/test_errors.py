@@ -18,8 +18,8 @@ from subspaces import cli
 def broken(*_, **__):
     raise ValueError("a bug inside the package")
 
-from subspaces.cli import recipes
-recipes.RECIPES = type("Broken", (), {"__getattr__": broken, "__iter__": broken})()
+from subspaces.cli import inspect
+inspect.RECIPES = type("Broken", (), {{"__getattr__": broken, "__iter__": broken}})()
 sys.argv = ["subspaces", "recipes"]
 cli.main()
 """

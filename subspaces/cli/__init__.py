@@ -7,15 +7,13 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from subspaces.cli import errors
-from subspaces.cli.parser import Parser, importable
+from subspaces.cli.parser import Parser
 from subspaces.core.memory import keep_memory
+from subspaces.errors import ArgumentError
 
 __all__ = ["build", "main"]
 
-COMMANDS = (  # the modules, in the order of the help
-    *("demo", "train", "evaluate", "select", "study", "reproduce"),
-    *("export", "predict", "plot", "report", "check", "recipes", "data"),
-)
+MODULES = ("train", "evaluate", "study", "reproduce", "export", "report", "inspect")  # in the order of the help
 
 
 def build() -> Parser:
@@ -26,7 +24,7 @@ def build() -> Parser:
     )
     parser.add_argument("--version", action="store_true", help="Print the version and exit.")
     commands = parser.add_commands()
-    for name in COMMANDS:
+    for name in MODULES:
         import_module(f"subspaces.cli.{name}").add(commands)
     return parser
 
@@ -44,15 +42,19 @@ def _run(arguments: list[str]) -> int:
         print(f"subspaces {__version__}")
         return 0
     _load_plugins()
-    parser = build()
-    options = parser.parse(arguments)
-    function = getattr(options, "function", None)
-    if function is None:  # no command, or a group of commands alone
+    options = build().parse(arguments)
+    if "function" not in options:  # no command, or a group of commands alone
         options.parser.print_help()
         return 2
     errors.check_processes(options.command)
-    with importable(getattr(options, "code", None)):
-        return int(function(options) or 0)
+    if getattr(options, "code", None) is not None:
+        sys.path.append(str(options.code.resolve()))  # after all others
+    try:
+        return int(options.function(options) or 0)
+    except ArgumentError as error:
+        if type(error) is not ArgumentError:  # its subclasses are about files
+            raise
+        raise errors.UsageError(options.parser.as_typed(str(error))) from None
 
 
 def _load_plugins() -> None:

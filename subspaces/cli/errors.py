@@ -3,23 +3,18 @@
 Exit codes: 2 if the command was wrong, 1 if it was right and failed, 130 and 143 if Ctrl-C or SIGTERM stopped it.
 """
 
-import dataclasses
 import os
-import re
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from subspaces.core import memory
-from subspaces.errors import ArgumentError, UserError
-from subspaces.experiments.data import DataWarning
-from subspaces.experiments.training import Execution, Stopped
+from subspaces.errors import UserError
+from subspaces.experiments.training import Stopped
 from subspaces.experiments.training.execution import started
-from subspaces.experiments.training.recipe import all_fields
 from subspaces.text import printable
 
 BUG = (
@@ -27,7 +22,6 @@ BUG = (
     "traceback, the command and `subspaces --version`: see 'Reporting a bug' in CONTRIBUTING.md."
 )
 NEED_LESS = "lower --batch or --pad, ask for fewer vertices, points or --cells, or take a machine with more memory"
-DISTRIBUTED = ("train",)  # commands that several processes run together
 PAUSE = 3.0  # seconds in which another process may report first
 
 
@@ -38,8 +32,9 @@ class UsageError(Exception):
 def guarded(run: Callable[[], int]) -> int:  # noqa: PLR0911
     """Run a command and return its exit code."""
     try:
-        with _short_warnings():
-            return run()
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            return _flushed(run)
     except UsageError as error:
         _fail(str(error))
         return 2
@@ -63,21 +58,19 @@ def guarded(run: Callable[[], int]) -> int:  # noqa: PLR0911
         return 1
 
 
-@contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Print each warning about the user's images once, without the place in this program that it comes from."""
-    with warnings.catch_warnings():
-        others, said = warnings.showwarning, set[str]()
+def _flushed(run: Callable[[], int]) -> int:
+    """Run a command, and write what it has printed while a closed pipe can still be caught."""
+    try:
+        return run()
+    except SystemExit as ended:  # of --help
+        return int(ended.code or 0)
+    finally:
+        sys.stdout.flush()
 
-        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-            if not issubclass(category, DataWarning):
-                others(message, category, *rest, **more)
-            elif str(message) not in said:
-                said.add(str(message))
-                _say(f"warning: {message}")
 
-        warnings.showwarning = show
-        yield
+def _warn(message: Warning | str, *place: Any, **more: Any) -> None:
+    """Print a warning without the place in this program that it comes from."""
+    _say(f"warning: {message}")
 
 
 def _say(text: str) -> None:
@@ -98,32 +91,8 @@ def _fail(text: str) -> None:
 def check_processes(command: str) -> None:
     """Refuse several processes for a command that is for one."""
     _, size = started()
-    if size > 1 and command not in DISTRIBUTED:
+    if size > 1 and command != "train":
         raise UsageError(
-            f"subspaces {command} was started as {size} processes: expected one; torchrun is for "
-            f"{' and '.join(DISTRIBUTED)} alone, and all other commands find what it has trained"
+            f"subspaces {command} was started as {size} processes: expected one; torchrun is for train alone, and all "
+            "other commands find what it has trained"
         )
-
-
-@contextmanager
-def usage(*names: str, **typed: str) -> Iterator[None]:
-    """Treat errors in values as errors in the command, and name options as they are typed.
-
-    Args:
-        names: the command's own options that an error may begin with (`name=…`), beside the fields of recipes and
-            of their execution.
-        typed: options that are not typed as an error calls them.
-    """
-    try:
-        yield
-    except ArgumentError as error:
-        fields = (*all_fields(), *(entry.name for entry in dataclasses.fields(Execution)))
-        options = {name: name.replace("_", "-") for name in (*fields, *names)} | typed
-        raise UsageError(_as_typed(str(error), options)) from None
-
-
-def _as_typed(text: str, options: Mapping[str, str]) -> str:
-    """Return an error about an option (`label_noise=2: …`) as one about what was typed (`--label-noise=2: …`)."""
-    name, equals, rest = text.partition("=")
-    typed = f"--{options[name]}={rest}" if name in options and equals else text
-    return re.sub(r"^--([\w-]+)=(True|False)", r"--\1", typed)

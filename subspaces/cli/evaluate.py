@@ -1,44 +1,46 @@
-"""`subspaces evaluate`."""
+"""`subspaces evaluate` and `subspaces select`: finished runs are measured, and a point is chosen."""
 
 import argparse
 import dataclasses
-import math
 import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from subspaces import api
 from subspaces.cli import parser, printing
-from subspaces.cli.errors import usage
+from subspaces.core.selection import shown
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.files import to_json
-from subspaces.evaluation.settings import EXTRA, PLANE_PANEL, POINTS_PANEL, SHIFT_PANEL, Corruptions, Settings
-from subspaces.evaluation.settings import POINTS as MOST_POINTS
+from subspaces.evaluation.settings import EXTRA, PLANE_PANEL, SHIFT_PANEL, Corruptions, Settings
 from subspaces.experiments.evaluating import evaluate as runs_evaluation
+from subspaces.experiments.evaluating import selection as run_selection
 from subspaces.experiments.evaluating.run_subject import known_data
+from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution, Run
+from subspaces.export.exporting import check_target
 from subspaces.reports import tables
 
-OWN = ("grid", "through", "corruptions", "outliers", "precision")  # options that are not made from the field
+DOMAIN = "domain: the images to choose for"
+CHOICE = "choice"
+OWN = ("through", "corruptions", "outliers", "precision")  # options that are not made from the field
 FIELDS = tuple(entry.name for entry in dataclasses.fields(Settings) if entry.name not in OWN)
-TYPED = {"through": "plane-through", "seed": "corruption-seed"}
 
 
 def add(commands: Any) -> None:
-    """Add the command."""
+    """Add the commands."""
+    _add_evaluate(commands)
+    _add_select(commands)
+
+
+def _add_evaluate(commands: Any) -> None:
     command = parser.add_command(commands, evaluate)
+    command.typed = {"through": "plane-through", "seed": "corruption-seed"}
     parser.add_runs(command)
-    command.option(
-        "--grid",
-        panel=POINTS_PANEL,
-        nargs=3,
-        type=float,
-        metavar=("FROM", "TO", "STEP"),
-        help="Points of a line or curve: --grid 0 1 0.05 is from 0 to 1 in steps of 0.05, as by default. They may lie "
-        "off the ends, and each comes with its opposite 1 - alpha.",
-    )
     parser.add_fields(command, Settings, parser.EXECUTION, only=FIELDS)
     command.option(
         "--plane-through",
@@ -58,10 +60,9 @@ def add(commands: Any) -> None:
         help="Also measure on corrupted test images: --corruptions fog snow; all for the usual fifteen; or extra, "
         "which adds the four that are kept for validation.",
     )
-    numbers: dict[str, dict[str, str]] = {"severities": {"nargs": "+", "action": "extend"}, "corruption-seed": {}}
-    texts = ("Severities, from 1 to 5. Default: all.", "Seed of the noise that is drawn, and the like. Default: 0.")
-    for (name, more), text in zip(numbers.items(), texts, strict=True):
-        command.option(f"--{name}", panel=SHIFT_PANEL, type=int, metavar="INT", help=text, **more)
+    command.numbers("--severities", int, "Severities, from 1 to 5. Default: all.", SHIFT_PANEL)
+    text = "Seed of the noise that is drawn, and the like. Default: 0."
+    command.option("--corruption-seed", panel=SHIFT_PANEL, type=int, metavar="INT", help=text)
     command.option(
         "--outliers",
         panel=SHIFT_PANEL,
@@ -75,6 +76,32 @@ def add(commands: Any) -> None:
     parser.add_output(command, json="a line of JSON for each run instead")
 
 
+def _add_select(commands: Any) -> None:
+    command = parser.add_command(commands, select)
+    command.typed = {"path": "out"}
+    command.option("run", type=Path, metavar="RUN", help="The folder of a finished run.")
+    text = f"Corrupt the run's test images, as ImageNet-C does: {', '.join(CORRUPTIONS)}."
+    command.option("--corruption", panel=DOMAIN, metavar="NAME", help=text)
+    command.option("--severity", panel=DOMAIN, type=int, metavar="INT", default=3, help="From 1 to 5. Default: 3.")
+    text = "Other images: an .npz file with images (uint8) and labels."
+    command.option("--images", panel=DOMAIN, type=Path, metavar="PATH", help=text)
+    for name, default, text in (
+        ("examples", 100, "Number of examples to select on, drawn at random; the others are measured."),
+        ("statistics-batches", 100, "Training batches for the batch-norm statistics of a point."),
+        ("seed", 0, "Seed of the examples that are drawn."),
+    ):
+        shown = f"{text} Default: {default}."
+        command.option(f"--{name}", panel=CHOICE, type=int, metavar="INT", default=default, help=shown)
+    text = "nll, accuracy, or entropy, which looks at no labels. Default: nll."
+    command.option("--by", panel=CHOICE, metavar="NAME", default="nll", help=text)
+    text = "One point for the network, or one for each layer. Default: network."
+    command.option("--per", panel=CHOICE, metavar="network|layer", default="network", help=text)
+    parser.add_data(command, trust=True)
+    parser.add_fields(command, Execution, parser.EXECUTION, only=parser.DEVICE)
+    text = "Also export the chosen network: FILE.safetensors, .pt2 or .onnx, with a card."
+    parser.add_output(command, None, text, "FILE", json="a line of JSON instead", quiet=False)
+
+
 def evaluate(options: argparse.Namespace) -> None:
     """Measure finished runs: points, ensembles, calibration, planes.
 
@@ -83,13 +110,11 @@ def evaluate(options: argparse.Namespace) -> None:
 
     Example: subspaces evaluate runs/* --plane
     """
-    with usage(*FIELDS, *OWN, "severities", "corruption_seed", **TYPED):
-        execution = parser.device_of(options)
-        fields = {name: value for name, value in parser.given(options, Settings).items() if name in FIELDS}
-        fields |= {} if options.grid is None else {"grid": _steps(*options.grid)}
-        fields["outliers"] = [known_data(each) for each in options.outliers or ()]
-        fields["corruptions"] = _corruptions(options.corruptions, options.severities, options.corruption_seed)
-        settings = Settings(**fields, through=options.plane_through or (), precision=execution.precision)
+    execution = parser.device_of(options)
+    fields = {name: value for name, value in parser.given(options, Settings).items() if name in FIELDS}
+    fields["outliers"] = [known_data(each) for each in options.outliers or ()]
+    fields["corruptions"] = _corruptions(options.corruptions, options.severities, options.corruption_seed)
+    settings = Settings(**fields, through=options.plane_through or (), precision=execution.precision)
     records = runs_evaluation.evaluate_runs(
         options.runs,
         settings,
@@ -112,28 +137,12 @@ def evaluate(options: argparse.Namespace) -> None:
 
 def _corruptions(names: list[str] | None, severities: list[int] | None, seed: int | None) -> Corruptions | None:
     """Return the corruptions that are asked for."""
-    given = {"severities": severities, "corruption_seed": seed}
-    given = {name: value for name, value in given.items() if value is not None}
-    if not names:
-        for name, value in given.items():
-            raise ArgumentError(f"{name}={value}: expected it with --corruptions all, or some of them")
-        return None
-    if "corruption_seed" in given:
-        given["seed"] = given.pop("corruption_seed")
-    return Corruptions(names[0] if names in (["all"], [EXTRA]) else names, **given)  # type: ignore[arg-type]
-
-
-def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
-    """Return the numbers from first to last; the last is one of them where a whole number of steps leads to it."""
-    given = f"--grid {first:g} {last:g} {step:g}"
-    if not (step > 0 and first <= last) or not all(map(math.isfinite, (first, last, step))):
-        raise ArgumentError(f"{given}: expected FROM, TO that is not less, and a STEP above 0, all of them finite")
-    steps = (last - first) / step  # 0.3 in steps of 0.1 is 2.9999999999999996
-    if steps > MOST_POINTS - 1:
-        raise ArgumentError(f"{given}: {steps:.3g} steps; expected at most {MOST_POINTS - 1:,}, take a larger STEP")
-    count = int(steps + 1e-6)
-    ends = last if abs(steps - count) <= 1e-6 else first + count * step
-    return (*(first + index * step for index in range(count)), ends)
+    given = {name: value for name, value in (("severities", severities), ("seed", seed)) if value is not None}
+    if names:
+        return Corruptions(names[0] if names in (["all"], [EXTRA]) else names, **given)  # type: ignore[arg-type]
+    for name, value in given.items():
+        raise ArgumentError(f"{name}={value}: expected it with --corruptions all, or some of them")
+    return None
 
 
 def _summary(folder: Path, record: Evaluation) -> dict[str, Any]:
@@ -143,7 +152,45 @@ def _summary(folder: Path, record: Evaluation) -> dict[str, Any]:
         "recipe": recipe["name"],
         "seed": recipe["seed"],
         "folder": str(folder),
-        "results": list(tables.lines(record)),
+        "results": [*tables.lines(record)],
         "shifts": list(tables.lines_on(record)),
         "outliers": list(tables.lines_on(record, outliers=True)),
     }
+
+
+def select(options: argparse.Namespace) -> None:
+    """Choose the point of a finished run for a new domain, on a few labelled images of it.
+
+    The midpoint is left only where a gain is certain.
+
+    Example: subspaces select runs/cifar10-line-seed0-… --corruption fog
+    """
+    names = ("corruption", "severity", "images", "examples", "by", "per", "statistics_batches", "seed")
+    chosen = {name: getattr(options, name) for name in names}
+    run_selection.check(*(chosen[name] for name in names[:6]))
+    execution = parser.device_of(options)
+    if options.out is not None:
+        check_target(options.out)
+    where: dict[str, Any] = {"data": options.data, "trust": options.trust}
+    found = run_selection.select_run(options.run, **chosen, execution=execution, **where)
+    if options.out is not None:
+        point = torch.tensor(found.alpha, dtype=torch.float64)
+        api.export(options.run, options.out, point=point, progress=not options.json, **where)
+    if options.json:
+        print(to_json({"run": str(options.run), **dataclasses.asdict(found)}))
+        return
+    _show_selection(found)
+    if options.out is not None:
+        printing.echo(f"wrote {options.out}")
+        printing.echo(f"wrote {options.out}.md")
+
+
+def _show_selection(found: RunSelection) -> None:
+    for line in f"{found.domain}\n{found.selection}\n".split("\n"):
+        printing.echo(line)
+    title = f"on the {found.others:,} other images"
+    listed = printing.table("network", "point", "accuracy %", "nll", title=title, numbers=("accuracy %", "nll"))
+    for row in found.rows:
+        printing.add_row(listed, row.name, shown(row.alpha), f"{100 * row.accuracy:.2f}", f"{row.nll:.4f}")
+    printing.show(listed)
+    printing.echo("best and worst: of the walk, with hindsight on these images")

@@ -3,10 +3,10 @@
 import argparse
 import dataclasses
 import inspect
-import sys
+import re
+import textwrap
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, NoReturn
@@ -31,10 +31,10 @@ class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose errors are raised and name the nearest option."""
 
     def __init__(self, **settings: Any) -> None:
-        settings.setdefault("formatter_class", _Formatter)
-        super().__init__(allow_abbrev=False, **settings)
+        super().__init__(allow_abbrev=False, formatter_class=_Formatter, **settings)
         self._panels: dict[str, Any] = {}
         self.commands: dict[str, Parser] = {}
+        self.typed: Mapping[str, str] = {}  # options that are not typed as an error calls them
         self.set_defaults(parser=self)
 
     def add_commands(self) -> Any:
@@ -43,27 +43,43 @@ class Parser(argparse.ArgumentParser):
         self.commands = added.choices
         return added
 
-    def panel(self, title: str | None) -> Any:
-        """Return the group of options with a title; without one the parser itself."""
-        if title is None:
-            return self
+    def panel(self, title: str) -> Any:
+        """Return the group of options with a title."""
         if title not in self._panels:
             self._panels[title] = self.add_argument_group(title)
         return self._panels[title]
 
     def option(self, *names: str, panel: str | None = None, **settings: Any) -> None:
-        """Add an option to a panel."""
-        self.panel(panel).add_argument(*names, **settings)
+        """Add an option, to the group with a title or to none."""
+        settings["help"] = settings["help"].replace("%", "%%")
+        (self if panel is None else self.panel(panel)).add_argument(*names, **settings)
+
+    def numbers(self, name: str, type_: type, text: str, panel: str | None = None, **settings: Any) -> None:
+        """Add an option of one or more numbers."""
+        settings |= {"nargs": "+", "action": "extend", "type": type_, "metavar": type_.__name__.upper()}
+        self.option(name, panel=panel, help=text, **settings)
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse arguments; the namespace holds the parser of the command too."""
+        """Parse arguments, of which the last may also follow options; the namespace holds the command's parser too."""
         options, unknown = self.parse_known_args(arguments)
-        if unknown:
-            known = [name for name in options.parser._option_string_actions if name.startswith("--")]
+        command: Parser = options.parser
+        several = [each for each in command._actions if not each.option_strings and each.nargs in ("+", "*")]
+        if several and not any(word.startswith("-") for word in unknown):
+            made = map(several[0].type or str, unknown)  # type: ignore[arg-type]
+            vars(options)[several[0].dest] += list(made)
+        elif unknown:
+            known = [name for name in command._option_string_actions if name.startswith("--")]
             name = unknown[0].partition("=")[0]
             closest = hint(name, known) if name.startswith("-") else ""
-            options.parser.error(f"unexpected argument {unknown[0]!r}{closest}")
+            command.error(f"unexpected argument {unknown[0]!r}{closest}")
         return options
+
+    def as_typed(self, text: str) -> str:
+        """Return an error about an option (`label_noise=2: …`) as one about what was typed (`--label-noise=2: …`)."""
+        name, equals, rest = text.partition("=")
+        option = f"--{self.typed.get(name, name.replace('_', '-'))}"
+        typed = f"{option}={rest}" if equals and option in self._option_string_actions else text
+        return re.sub(r"^--([\w-]+)=(True|False)", r"--\1", typed)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
@@ -75,7 +91,9 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
+class _Formatter(argparse.HelpFormatter):
+    """Folds paragraphs as wide as the terminal, but no option at a hyphen."""
+
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
 
@@ -84,12 +102,22 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         named = [self._format_args(each, str(each.metavar)) for each in actions if not each.option_strings]
         super().add_usage(" ".join([self._prog, *named, "[options]"]), actions, groups, prefix)
 
+    def _format_action(self, action: argparse.Action) -> str:
+        if isinstance(action, argparse._SubParsersAction):
+            return "".join(map(super()._format_action, action._get_subactions()))
+        return super()._format_action(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join("\n".join(self._split_lines(each, width)) for each in text.split("\n\n"))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
+
 
 def add_command(commands: Any, run: Callable[..., Any], name: str = "", text: str = "") -> Parser:
     """Add a command that a function runs; the help is the function's docstring, or a text."""
-    text = (text or inspect.getdoc(run) or "").replace("%", "%%")
-    called = name or run.__name__
-    parser: Parser = commands.add_parser(called, help=text.partition("\n\n")[0].replace("\n", " "), description=text)
+    text, called = text or inspect.getdoc(run) or "", name or run.__name__
+    parser: Parser = commands.add_parser(called, help=text.partition("\n\n")[0], description=text)
     parser.set_defaults(function=run, command=called)
     return parser
 
@@ -118,7 +146,7 @@ def add_fields(
     for field, type_, text in _of_recipes() if kind is Recipe else _of(kind):
         if only is None or field.name in only:
             title = field.metadata.get("panel", panel)
-            shown = argparse.SUPPRESS if field.name in without else text.replace("%", "%%")
+            shown = argparse.SUPPRESS if field.name in without else text
             name = f"--{field.name.replace('_', '-')}"
             parser.option(name, panel=title, default=argparse.SUPPRESS, help=shown, **_typed(field, type_))
 
@@ -147,16 +175,15 @@ def device_of(options: argparse.Namespace) -> Execution:
 def _typed(field: "dataclasses.Field[Any]", type_: Any) -> dict[str, Any]:
     """Return the settings of an option whose values have the type of a field."""
     names = choices(field, type_)
-    parts = [part for part in typing.get_args(type_) if part is not NoneType]
     if NoneType in typing.get_args(type_):
-        (type_,) = parts
+        (type_,) = (part for part in typing.get_args(type_) if part is not NoneType)
     if type_ is bool:
         return {"action": argparse.BooleanOptionalAction}
+    settings: dict[str, Any] = {}
     if typing.get_origin(type_) is Sequence:
-        settings: dict[str, Any] = {"nargs": "+", "action": "extend"}
-        (type_,) = typing.get_args(type_)
-    else:
-        settings = {"nargs": "?", "const": field.metadata["alone"]} if "alone" in field.metadata else {}
+        settings, (type_,) = {"nargs": "+", "action": "extend"}, typing.get_args(type_)
+    elif "alone" in field.metadata:
+        settings = {"nargs": "?", "const": field.metadata["alone"]}
     if names:
         return settings | {"type": one_of(names), "metavar": "NAME"}
     return settings | {"type": type_, "metavar": {int: "INT", float: "FLOAT"}.get(type_, "TEXT")}
@@ -177,7 +204,7 @@ def _of(kind: type[Any]) -> "Iterator[tuple[dataclasses.Field[Any], Any, str]]":
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         text = _explained(field, hints[field.name])
-        if field.default not in (None, (), "", False, dataclasses.MISSING):
+        if field.default not in (None, "", False, dataclasses.MISSING) and not isinstance(field.default, tuple):
             text += f" Default: {field.default}."
         yield field, hints[field.name], text
 
@@ -200,7 +227,7 @@ def _explained(field: "dataclasses.Field[Any]", type_: Any, known: Iterable[str]
     """Return the help of a field with the names that it may be, and what each of them is where that is known."""
     text, names = field.metadata["help"], tuple(known or choices(field, type_))
     things = field.metadata.get("choices", dict)()
-    if isinstance(things, typing.Mapping) and things and hasattr(next(iter(things.values())), "meaning"):
+    if isinstance(things, Mapping) and things and hasattr(next(iter(things.values())), "meaning"):
         return f"{text} {'; '.join(f'{name}: {things[name].meaning}' for name in names)}."
     return f"{text} One of: {', '.join(names)}." if names else text
 
@@ -210,18 +237,17 @@ def _explained(field: "dataclasses.Field[Any]", type_: Any, known: Iterable[str]
 
 def add_recipes(parser: Parser, **settings: Any) -> None:
     """Add the recipes as arguments."""
-    settings = {"nargs": "+", "help": "See `subspaces recipes`."} | settings
-    parser.add_argument("recipes", metavar="RECIPE", **settings)
+    parser.option("recipes", metavar="RECIPE", **({"nargs": "+", "help": "See `subspaces recipes`."} | settings))
 
 
-def add_runs(parser: Parser) -> None:
+def add_runs(parser: Parser, text: str = "Folders of finished runs.") -> None:
     """Add the folders of runs as arguments."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="Folders of finished runs.")
+    parser.option("runs", nargs="+", type=Path, metavar="RUN", help=text)
 
 
 def add_seeds(parser: Parser, text: str = "Train each recipe once for each of these seeds: --seeds 0 1 2.") -> None:
     """Add --seeds."""
-    parser.option("--seeds", panel=RECIPE, nargs="+", action="extend", type=int, metavar="INT", help=text)
+    parser.numbers("--seeds", int, text, RECIPE)
 
 
 def add_data(parser: Parser, code: bool = True, trust: bool = False) -> None:
@@ -245,18 +271,6 @@ def _folder(text: str) -> Path:
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {text!r}; expected that of the network's module")
     return Path(text)
-
-
-@contextmanager
-def importable(folder: Path | None) -> Iterator[None]:
-    """Let modules of a folder be imported, after all others."""
-    entries = [] if folder is None else [str(folder.resolve())]
-    sys.path += entries
-    try:
-        yield
-    finally:
-        for entry in entries:
-            sys.path.remove(entry)
 
 
 def add_output(

@@ -1,6 +1,5 @@
 """Tables on the screen or in a file, and what is said around them."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,8 +18,6 @@ from subspaces.text import printable
 if TYPE_CHECKING:
     from subspaces.experiments.studies import tables
 
-WIDE = 172  # columns, for a difference and its interval on one line
-NARROW = 120  # for means with their deviations
 LEAST = 9  # of a column of words
 ENDLESS = 10**5
 
@@ -37,9 +34,22 @@ def table(*columns: str, title: str = "", caption: str = "", names: str = "", nu
     return empty
 
 
-def show(filled: Table, stderr: bool = False) -> None:
+def add_row(filled: Table, *cells: object) -> None:
+    """Add a row of plain text."""
+    filled.add_row(*(escape(str(cell)) for cell in cells))
+
+
+def show(filled: Table) -> None:
     """Print a table as wide as the terminal, or as COLUMNS says; a file or a pipe has no width that it must fit."""
-    Console(width=_width(), stderr=stderr).print(_Escaped(filled))
+    Console(width=_width()).print(_Escaped(filled))
+
+
+def as_text(filled: Table) -> str:
+    """Return a table as text, as wide as `show` prints it."""
+    console = Console(width=_width())
+    with console.capture() as captured:
+        console.print(_Escaped(filled))
+    return captured.get()
 
 
 def echo(text: str, err: bool = False) -> None:
@@ -64,30 +74,32 @@ def _width() -> int:
 
 
 def show_table(given: "tables.Table") -> None:
-    """Print a table of a study, with intervals, and then deviations, on lines of their own where it is narrow."""
-    breaks = ({" [": "\n["} if _width() < WIDE else {}) | ({" ± ": "\n± ", ", ": ",\n"} if _width() < NARROW else {})
+    """Print a table of a study; where it is narrow, numbers fold at spaces."""
     filled = table(*given.columns, title=escape(given.title), numbers=given.columns[given.left :])
     for row in given.rows:
-        numbers = list(row[given.left :])
-        for gap, instead in breaks.items():
-            numbers = [text.replace(gap, instead) for text in numbers]
-        filled.add_row(*map(escape, (*row[: given.left], *numbers)))
+        add_row(filled, *row)
     show(filled)
 
 
-def show_plan(recipes: list[Recipe], folder: Path, as_json: bool) -> None:
+def show_result(made: "tables.Result", shown: "Sequence[tables.Table]", notes: Sequence[str] = ()) -> None:
+    """Print tables and notes of a comparison, a study or a figure, and the files that were made of it."""
+    for one in shown:
+        show_table(one)
+    for note in notes:
+        echo(f"- {note}")
+    echo(f"wrote {', '.join(map(str, made.files))}")
+    for reason in made.left_out:
+        echo(reason, err=True)
+
+
+def show_plan(recipes: list[Recipe], folder: Path) -> None:
     """Print what would be done for each run."""
     from subspaces.experiments.studies.setting import states
 
     planned = states(recipes, folder)
-    if as_json:
-        for run, state in planned:
-            print(json.dumps({"run": run.folder.name, "folder": str(run.folder), "state": state}))
-        return
     training = sum(state in ("to train", "to continue") for _, state in planned)
     caption = f"{training} of {len(planned)} runs would be trained; nothing was done"
-    listed = table("recipe", "seed", "epochs", "state", "folder", caption=caption, numbers=("seed", "epochs"))
+    listed = table("epochs", "state", "folder", caption=caption, names="folder", numbers=("epochs",))
     for run, state in planned:
-        one = run.recipe
-        listed.add_row(escape(one.name), str(one.seed), str(one.epochs), state, escape(str(run.folder)))
+        add_row(listed, run.recipe.epochs, state, run.folder)
     show(listed)

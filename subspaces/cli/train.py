@@ -1,4 +1,4 @@
-"""`subspaces train`."""
+"""`subspaces train` and `subspaces demo`: training, and the results as a table."""
 
 import argparse
 import json
@@ -6,17 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.markup import escape
+import torch
 
 from subspaces.cli import parser, printing
-from subspaces.cli.errors import usage
+from subspaces.errors import ArgumentError
+from subspaces.evaluation import statistics
+from subspaces.evaluation.comparing import GroupAnswer
+from subspaces.experiments import demo as study
 from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.execution import started
 
 
 def add(commands: Any) -> None:
-    """Add the command."""
+    """Add the commands."""
+    command = parser.add_command(commands, demo)
+    for name, type_, text in (
+        ("seeds", int, "How many times everything is trained."),
+        ("epochs", int, "Epochs for each network and each line."),
+        ("label_noise", float, "Fraction of random training labels."),
+    ):
+        default = getattr(study.Setting, name)
+        option, metavar = f"--{name.replace('_', '-')}", type_.__name__.upper()
+        command.option(option, type=type_, metavar=metavar, default=default, help=f"{text} Default: {default}.")
+    parser.add_output(command, Path("demo"), "The folder for the runs and the report.")
+
     command = parser.add_command(commands, train)
     parser.add_recipes(command)
     parser.add_seeds(command)
@@ -35,13 +49,12 @@ def train(options: argparse.Namespace) -> None:
     stopped and leaves a finished one alone.
 
     Several processes train one run after the other together, each with a GPU and a share of every batch:
+
     torchrun --nproc-per-node 4 -m subspaces train imagenet-resnet50-line
 
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
-    with usage():
-        changes = parser.changes(options)
-        chosen, execution = api.configure(options.recipes, options.seeds, changes, options.data)
+    chosen, execution = api.configure(options.recipes, options.seeds, parser.changes(options), options.data)
     before = {run.folder for run in (Run.under(options.out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if options.json else "quiet" if options.quiet else "bar"
     where = {"data": options.data, "out": options.out, "tensorboard": options.tensorboard}
@@ -81,10 +94,46 @@ def _show(runs: Sequence[Run]) -> None:
         accuracies = [_percent(result.get(f"{name}_accuracy")) for name in ("train", *held_out)]
         single = run.recipe.result_shape().vertices == 1
         spread = ("–", "–") if single else (f"{result['l2']:.1f}", f"{result['cos2']:.3f}")
-        row = (str(run.recipe.seed), str(result["epoch"]), *accuracies, *spread)
-        table.add_row(escape(run.recipe.name), *row, escape(str(run.folder)))
+        printing.add_row(table, run.recipe.name, run.recipe.seed, result["epoch"], *accuracies, *spread, run.folder)
     printing.show(table)
 
 
 def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f}"
+
+
+def demo(options: argparse.Namespace) -> None:
+    """Train networks and lines on scikit-learn's digits, compare them and write a report.
+
+    What is in the folder already is not trained again.
+    """
+    torch.set_num_threads(1)  # the networks are so small that more threads only wait for each other
+    setting = study.Setting(seeds=options.seeds, epochs=options.epochs, label_noise=options.label_noise)
+    if options.out.exists() and not options.out.is_dir():
+        raise ArgumentError(f"out={options.out}: it is a file, expected a folder")
+    result = study.run(setting, options.out, "quiet" if options.quiet else "bar")
+    _show_demo(result.answers, setting)
+    for sentence in study.findings(result.answers):
+        printing.echo(f"- {sentence}")
+    family = result.lines[-1].family_file
+    printing.echo(f"The last line is {family}; read it with ss.load({str(family)!r}, ss.networks.MLP)")
+    if result.report is None:
+        printing.echo("For the report page: pip install 'subspaces[report]', then the same command again")
+    else:
+        printing.echo(f"The report: {result.report.resolve()}")
+
+
+def _show_demo(answers: dict[str, GroupAnswer], setting: study.Setting) -> None:
+    """Print the table of the demo."""
+    numbers = ("accuracy %", "ECE %", "trained", "at test")
+    table = printing.table(
+        *("prediction by", *numbers),
+        title=f"digits with {setting.label_noise:.0%} random training labels, {setting.epochs} epochs each",
+        caption=f"mean ± standard deviation over {setting.seeds} seeds, clean test labels; two answer as an ensemble "
+        "(of the line: alpha = 0.1 and 0.9); networks trained, and used at test",
+        numbers=numbers,
+    )
+    for name, one in answers.items():
+        spread = [statistics.shown(one.spread(metric), 100, 1) for metric in ("accuracy", "ece")]
+        printing.add_row(table, name, *spread, one.runs, one.networks)
+    printing.show(table)

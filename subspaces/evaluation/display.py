@@ -21,19 +21,24 @@ def bars(wanted: bool | Progress, between: Callable[[], None] = lambda: None) ->
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=Console(stderr=True), disable=wanted is not True) as shown:
-        tasks: dict[str, TaskID] = {}
+    shown = Bars(*columns, console=Console(stderr=True), disable=wanted is not True)
+    tasks: dict[str, TaskID] = {}
 
-        def progress(what: str, done: int, total: int) -> None:
-            if not isinstance(wanted, bool):
-                wanted(what, done, total)
-            else:
-                if what not in tasks:
-                    tasks[what] = shown.add_task(printable(what), total=total)
-                shown.update(tasks[what], completed=done, total=total)
-            between()
+    def progress(what: str, done: int, total: int) -> None:
+        if not isinstance(wanted, bool):
+            wanted(what, done, total)
+        else:
+            if what not in tasks:
+                shown.start()  # not earlier: a bar that never moves would leave an empty line
+                tasks[what] = shown.add_task(printable(what), total=total)
+            shown.update(tasks[what], completed=done, total=total)
+        between()
 
+    try:
         yield progress
+    finally:
+        if tasks:
+            shown.stop()
 
 
 def counted(progress: Progress, what: str, done: int, total: int) -> Callable[[int], None]:

@@ -20,9 +20,9 @@ POINTS = 10_001  # of a grid, or drawn at random: days on any device
 TRIANGLE = 140  # pieces of an edge, which are 10,011 points
 BATCHES = (1, 10**6)
 
-POINTS_PANEL = "Points: where the subspace is measured"
-PLANE_PANEL = "Plane: error and loss around three networks"
-SHIFT_PANEL = "Shift: test images that are corrupted, or none of the classes"
+POINTS_PANEL = "points: where the subspace is measured"
+PLANE_PANEL = "plane: error and loss around three networks"
+SHIFT_PANEL = "shift: test images that are corrupted, or none of the classes"
 EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, or loaders such as {'rain': {1: loader}}"
 EXTRA = "extra"  # the group of corruptions that are kept for validation
 Given = dict[tuple[str, int], Iterable[Any]]
@@ -42,7 +42,9 @@ _point, _plane, _shift = (partial(_setting, panel=panel) for panel in (POINTS_PA
 class Settings:
     """The settings of `evaluate`: points, planes and shifted data."""
 
-    grid: Sequence[float] = _point(GRID, "Points of a line or curve, each with its opposite 1 - alpha.")
+    grid: Sequence[float] = _point(
+        GRID, "Points of a line or curve, each with its opposite 1 - alpha; by default 0, 0.05, …, 1."
+    )
     random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
     triangle: int = _point(6, "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", (0, TRIANGLE))
     answers: Sequence[str] = _point(

@@ -12,7 +12,6 @@ from commands import CliRunner, Result
 
 from subspaces.cli import main as app
 from subspaces.evaluation import Evaluation
-from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.recipe import all_fields
 
@@ -32,78 +31,6 @@ def call(*arguments: object) -> Result:
 
 def folders(tmp_path: Path) -> list[object]:
     return ["--runs", tmp_path / "runs", "-o", tmp_path / "to"]
-
-
-@pytest.mark.parametrize(
-    ("command", "own", "refused"),
-    [
-        ("compare", "ensembles reference dropout-passes", ()),
-        ("study noise", "levels dropout-rates smoothing-rates by ensembles dropout-passes", ("label_noise",)),
-        ("study integral", "levels", ("label_noise",)),
-        ("study instability", "shared models draws", ("keep_epoch", "start_from")),
-    ],
-)
-def test_help_names_every_option_that_can_be_given(command: str, own: str, refused: tuple[str, ...]) -> None:
-    output = call(*command.split(), "--help").output
-    common = "seeds dry-run data runs out quiet json tensorboard"
-    fields = [field.replace("_", "-") for field in FIELDS if field not in refused]
-    for name in [*own.split(), *common.split(), *fields]:
-        assert f"--{name}" in output, name
-    assert not [name for name in refused if f"--{name.replace('_', '-')} " in output]
-
-
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The plans that commands make; nothing is trained."""
-    seen: list[Any] = []
-
-    class Reached(RuntimeError):
-        """The plan was made."""
-
-    def pretend(plan: Any) -> None:
-        seen.append(plan)
-        raise Reached
-
-    monkeypatch.setattr("subspaces.experiments.studies.setting.run", pretend)
-    return seen
-
-
-def test_every_option_of_compare_arrives(planned: list[Any]) -> None:
-    options = (
-        "--seeds 0 1 --ensembles 2 --reference digits-line --dropout-passes 7 --data there --runs a -o b --epochs 3 "
-        "--label-noise 0.2 --device cpu --precision float32 --quiet --no-tensorboard"
-    )
-    call("compare", "digits-standard", "digits-line", *options.split())
-    (plan,) = planned
-    assert [(one.name, one.seed, one.epochs, one.label_noise) for one in plan.recipes] == [
-        (name, seed, 3, 0.2) for name in ("digits-standard", "digits-line") for seed in (0, 1)
-    ]
-    assert plan.reference == plan.recipes[2]
-    assert plan.setting == Setting(
-        runs=Path("a"),
-        out=Path("b"),
-        data=Path("there"),
-        ensembles=(2,),
-        dropout_passes=7,
-        show="quiet",
-        tensorboard=False,
-        execution=Execution(device="cpu", precision="float32"),
-    )
-
-
-def test_every_option_of_the_study_arrives(planned: list[Any]) -> None:
-    options = (
-        "--levels 0 0.3 --dropout-rates 0 --smoothing-rates .1 0.2 --by nll --seeds 0 1 --ensembles 2 --validation 9 "
-        "--dropout-passes 7 --data there --runs a -o b --epochs 3 --device cpu --json"
-    )
-    call("study", "noise", "digits-standard", *options.split())
-    (plan,) = planned
-    wanted = [(level, smoothing, seed) for level in (0, 0.3) for smoothing in (0, 0.1, 0.2) for seed in (0, 1)]
-    assert [(one.label_noise, one.label_smoothing, one.seed) for one in plan.recipes] == wanted
-    assert {(one.validation, one.epochs) for one in plan.recipes} == {(9, 3)}
-    setting = plan.setting
-    assert (plan.by, setting.ensembles, setting.dropout_passes, setting.show) == ("nll", (2,), 7, "quiet")
-    assert (setting.data, setting.runs, setting.out) == (Path("there"), Path("a"), Path("b"))
 
 
 def test_a_table_and_the_same_again(tmp_path: Path) -> None:
@@ -134,8 +61,7 @@ def test_a_dry_run_does_nothing(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "4 of 4 runs would be trained" in result.stdout
     assert result.stdout.count("to train") == 4
-    rows = call(*STUDY, "--dry-run", "--json", *folders(tmp_path)).stdout.splitlines()
-    assert [json.loads(row)["state"] for row in rows] == ["to train"] * 6
+    assert call(*STUDY, "--dry-run", *folders(tmp_path)).stdout.count("to train") == 6
     assert list(tmp_path.iterdir()) == []
 
 
@@ -192,17 +118,18 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
         ("compare digits-standard --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
         ("compare digits-standard --seeds 0 --seed 1", "--seed and --seeds exclude each other"),
         ("compare digits-standard --quiet --json", "not allowed with argument --quiet"),
-        ("compare digits-standard --epochs 0", "--epochs=0: expected at least 1"),
-        ("compare digits-standard --network mpl", "unknown network 'mpl' (did you mean 'mlp'?)"),
+        ("compare digits-standard --dropout 0.1", "--dropout=0.1"),
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study instability digits-standard --keep-epoch 3", "--keep-epoch=3: the study sets it itself"),
         ("study instability digits-standard --start-from x", "--start-from=x: the study sets it itself"),
         ("study noise digits-standard --validation 9 --dropout-rates 0 --ensembles 2", "--ensembles=2: expected"),
-        ("study noise digits-standard --validation 9 --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
+        ("study noise digits-standard --validation 100 --no-tensorboard", "--dropout-rates 0 leaves dropout out"),
         ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),
-        ("study nois", "nois"),
+        ("study nois", "no command 'nois': did you mean 'noise'?"),
+        ("study grid digits-line --over beta", "are required: --values"),
+        ("study grid digits-line --over epoch --values 1", "epoch=…: no such setting; did you mean 'epochs'?"),
     ],
 )
 def test_a_wrong_command_is_one_line(
@@ -215,21 +142,3 @@ def test_a_wrong_command_is_one_line(
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_study_of_a_network_without_dropout_says_how_to_leave_it_out(tmp_path: Path) -> None:
-    command = ["study", "noise", "digits-standard", "--validation", 100, *SMALL, *folders(tmp_path), "--quiet"]
-    result = call(*command)
-    assert result.exit_code == 2
-    assert "network 'mlp' has no dropout" in result.stderr
-    assert "--dropout-rates 0 leaves dropout out" in result.stderr
-    assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize("more", [[], ["--dry-run"]])
-def test_a_network_without_dropout_is_one_line(more: list[str], tmp_path: Path) -> None:
-    result = call("compare", "digits-standard", "--dropout", 0.1, *SMALL, *folders(tmp_path), "--quiet", *more)
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: --dropout=0.1")
-    assert "has no dropout" in result.stderr
-    assert result.stderr.count("\n") == 1

@@ -7,9 +7,8 @@ are told is tested where they are.
 import importlib
 import inspect
 import io
-import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from functools import cache
@@ -190,17 +189,6 @@ def test_the_demo_of_the_command_is_that_of_the_call() -> None:
     assert (seen["out"], seen["show"]) == (Path("demo"), "bar")
 
 
-def test_recipes_are_all_or_the_one_that_is_named() -> None:
-    assert [json.loads(line) for line in call("recipes", "--json").stdout.splitlines()] == [
-        recipe.to_dict() for recipe in RECIPES.values()
-    ]
-    (line,) = call("recipes", "digits-curve", "--json").stdout.splitlines()
-    assert json.loads(line) == RECIPES["digits-curve"].to_dict()
-    shown = call("recipes", "digits-curve").stdout.splitlines()
-    for field, value in RECIPES["digits-curve"].to_dict().items():
-        assert sum(line.split()[:2] == [field, str(value) or "–"] for line in shown) == 1, field
-
-
 def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     states = ["to train", "to continue", "to evaluate", "evaluated", "to continue"]
     runs = [Run.under("there", replace(RECIPES["digits-line"], seed=seed, epochs=9)) for seed in range(5)]
@@ -208,18 +196,4 @@ def test_a_plan_counts_what_would_be_trained(monkeypatch: pytest.MonkeyPatch) ->
     shown = [" ".join(line.split()) for line in call("compare", "digits-line", "--dry-run").stdout.splitlines()]
     assert "3 of 5 runs would be trained; nothing was done" in shown
     for run, state in zip(runs, states, strict=True):
-        assert f"digits-line {run.recipe.seed} 9 {state} {run.folder}" in shown
-    found = [json.loads(line) for line in call("compare", "digits-line", "--dry-run", "--json").stdout.splitlines()]
-    assert [(one["run"], one["folder"], one["state"]) for one in found] == [
-        (run.folder.name, str(run.folder), state) for run, state in zip(runs, states, strict=True)
-    ]
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-def test_a_fetch_shows_how_far_it_is_unless_it_is_quiet(quiet: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretend(name: str, root: Any, progress: Callable[[str, int, int], None] = lambda *_: None) -> None:
-        progress("some.gz", 3, 4)
-
-    monkeypatch.setattr("subspaces.experiments.data.get", pretend)
-    result = call("data", "get", "digits", *(["--quiet"] if quiet else []))
-    assert ("some.gz" in result.stderr, "3/4" in result.stderr) == (not quiet, not quiet)
+        assert f"9 {state} {run.folder}" in shown

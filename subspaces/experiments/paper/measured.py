@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -15,22 +15,24 @@ from subspaces.core.shapes import Line
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import comparing, curves
 from subspaces.evaluation.classification import DISTANCES, Classes
-from subspaces.evaluation.comparing import Group
+from subspaces.evaluation.comparing import Group, heading
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.metrics import METRICS, tally
 from subspaces.evaluation.points import middle_of
 from subspaces.evaluation.rows import Plane
+from subspaces.evaluation.statistics import spread
 from subspaces.evaluation.subject import spread as apart
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.opening import training_of
-from subspaces.experiments.paper.scales import Setup
-from subspaces.experiments.studies.choices import GridStudy
+from subspaces.experiments.paper.figures import Setup
 from subspaces.experiments.studies.compare import is_second
-from subspaces.experiments.studies.grid import methods_of
+from subspaces.experiments.studies.grid import GridStudy, methods_of
 from subspaces.experiments.studies.instability import WORDS, InstabilityStudy
 from subspaces.experiments.studies.setting import Setting, same
+from subspaces.experiments.studies.tables import Drawing
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
+from subspaces.reports.figures import draw_groups
 from subspaces.text import nearest
 
 if TYPE_CHECKING:
@@ -243,4 +245,39 @@ TAKEN: dict[str, Callable[[Measured, str], BySeed]] = {
     "cos2": lambda found, label: distance(found, label, "cos2"),
     "l2 after the first epoch": lambda found, label: {s: r.log()[0]["l2"] for s, r in found.runs(label).items()},
     "tv": total_variation,
+}
+
+
+# Pictures that only figures of the paper have
+
+
+def with_two_networks(found: Measured) -> Drawing:
+    """Draw accuracy along lines and curves, and the level of two networks together."""
+    from subspaces.experiments.studies import drawing
+
+    level = found.value("standard: runs", "accuracy")
+    return drawing.along_with(found.result.groups, "two networks together", list(level.values()))
+
+
+def planes(found: Measured) -> Drawing:
+    """Draw the planes of one seed, as a plane is of one run."""
+    firsts = [(group, group.evaluations[0]) for group in map(found.group, ("curve", "simplex", "line"))]
+    drawn = [Group(group.label, [replace(one, planes=found.planes(one))]) for group, one in firsts]
+    return draw_groups("plane", drawn, "accuracy")
+
+
+def endpoints(found: Measured) -> Drawing:
+    """Draw how different the ends of lines are, and two networks."""
+    from subspaces.experiments.studies import drawing
+
+    labels, names = [*(each for each in found.recipes if each != STANDARD), TWO], ("tv", "l2", "cos2")
+    values = {each: {name: found.value(f"{each}: {name}", name) for name in names} for each in labels}
+    means = {each: {name: spread(list(some.values())) for name, some in own.items()} for each, own in values.items()}
+    return drawing.bars(heading([training_of(found.setup.standard)]), means, names)
+
+
+PICTURES: dict[str, Callable[[Measured], Drawing]] = {
+    "with two networks": with_two_networks,
+    "planes": planes,
+    "endpoints": endpoints,
 }

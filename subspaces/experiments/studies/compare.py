@@ -14,7 +14,6 @@ from subspaces.experiments.data.loading import training_count
 from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
 from subspaces.experiments.opening import evaluation_of, training_of
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import Entry, entries_of, headlines
 from subspaces.experiments.studies.setting import (
     Folder,
     OneRecipe,
@@ -27,7 +26,7 @@ from subspaces.experiments.studies.setting import (
     run,
     same,
 )
-from subspaces.experiments.studies.tables import Drawing, Result, Table, attempt
+from subspaces.experiments.studies.tables import Drawing, Entry, Result, Table, attempt, entries_of, headlines
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.recipe import DATA as ALIKE
 from subspaces.experiments.training.recipe import Recipe

@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 from subspaces.evaluation.comparing import Group
 from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
-from subspaces.experiments.studies.entries import Entry
 from subspaces.experiments.studies.setting import plain
-from subspaces.reports.figures import lines, style
+from subspaces.experiments.studies.tables import Entry
+from subspaces.reports.figures import style
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"
@@ -142,12 +142,12 @@ def over_shared_epochs(
             drawn: dict[str, list[Spread]] = {
                 kind: [accuracy(count, k, kind) for k in shared] for kind in ("branch", *kinds)
             }
-            _shared_panel(each, shared, drawn, bottom)
+            _shared_panel(each, shared, drawn)
             each.set_title(f"{'random mixtures of' if kinds == MIXTURES else 'average and ensemble of'} {count}")
         axes[0].set(ylabel=described("accuracy").axis, ylim=(bottom, top))
         drawing.suptitle(title, x=0.005, ha="left", fontsize=style.FONT)
         handles = [style.key(look, words[kind]) for kind, look in LOOKS.items()]
-        cut = "" if bottom is None else "; triangles at the bottom: below the panel"
+        cut = "" if bottom is None else "; what is far worse lies below the panels"
         style.legend(drawing, handles, columns=3, title="mean ± standard deviation" + cut)
     return drawing
 
@@ -161,19 +161,16 @@ def _limits(found: Sequence[tuple[str, Spread]]) -> tuple[float | None, float]:
     return bottom, highest + 0.05 * (highest - max(lowest, floor))
 
 
-def _shared_panel(axes: Axes, shared: Sequence[int], found: dict[str, list[Spread]], bottom: float | None) -> None:
+def _shared_panel(axes: Axes, shared: Sequence[int], found: dict[str, list[Spread]]) -> None:
     """Draw some kinds beside the branches themselves; the numbers of shared epochs are equally far apart."""
     places = np.arange(len(shared))
-    for index, (kind, each) in enumerate(found.items()):
+    for kind, each in found.items():
         mean, std = (
             100 * np.array(column) for column in zip(*((one.mean, one.std or 0.0) for one in each), strict=True)
         )
         look = LOOKS[kind]
         axes.plot(places, mean, color=look.colour, linestyle=look.line, **look.mark)
         axes.fill_between(places, mean - std, mean + std, color=look.colour, alpha=look.shade, linewidth=0)
-        if bottom is not None and (low := mean < bottom).any():
-            beside = places[low] + 0.16 * (index - len(found) / 2)  # others may be there too
-            axes.plot(beside, [bottom] * int(low.sum()), "v", color=look.colour, markersize=4, clip_on=False)
     axes.set_xticks(places, [str(k) for k in shared])
     axes.set_xlabel("shared epochs")
 

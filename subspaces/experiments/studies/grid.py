@@ -1,16 +1,17 @@
 """A grid of comparisons: methods over label noise, or any other setting, with choices made on held-out images."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.comparing import in_words
+from subspaces.evaluation.comparing import heading, in_words
 from subspaces.evaluation.metrics import METRICS
+from subspaces.evaluation.statistics import CONFIDENCE
 from subspaces.experiments.methods import integral
 from subspaces.experiments.opening import training_of
-from subspaces.experiments.studies.choices import NOISE, Choice, GridStudy
+from subspaces.experiments.studies import tables
 from subspaces.experiments.studies.compare import Comparison, ComparisonPlan
 from subspaces.experiments.studies.setting import (
     Folder,
@@ -23,10 +24,13 @@ from subspaces.experiments.studies.setting import (
     run,
     same,
 )
+from subspaces.experiments.studies.tables import Drawing, Entry, Result, Table, headlines
+from subspaces.experiments.training.api import configure
 from subspaces.experiments.training.recipe import Recipe, all_fields
 from subspaces.experiments.training.runs import Run
 from subspaces.text import nearest
 
+NOISE = "label_noise"
 LEVELS = (0.0, 0.2, 0.4, 0.6)
 OPTIONS = {"dropout": "--dropout-rates", "label_smoothing": "--smoothing-rates"}
 QUICK: dict[str, Any] = {"grid": (0.0, 0.1, 0.5, 0.9, 1.0), "triangle": 0}  # all that the table asks for
@@ -36,6 +40,136 @@ INTEGRAL = ("mnist-standard", "mnist-line", "mnist-integral")
 INTEGRAL_RATE = 0.02
 """The learning rate beside Integral: a difference over epsilon has a gradient about 1/epsilon as large as a network's,
 and with the usual 0.1 the training of LeNet breaks down."""
+
+
+class Choice(NamedTuple):
+    """A method's answer at one value of the grid, with the setting that is chosen on held-out images."""
+
+    value: float
+    method: str
+    answer: str
+    setting: str | None
+    chosen: Entry
+    candidates: list[Entry]
+    reference: Entry | None  # standard training at the same value
+
+    def of(self, entry: Entry) -> float | None:
+        """Return the setting of one of the candidates."""
+        return None if self.setting is None else getattr(entry.recipe, self.setting)
+
+
+@dataclass(frozen=True)
+class GridStudy(Result):
+    """What was chosen of every method at every value, and the comparisons that it is taken from."""
+
+    over: str
+    by: str
+    values: list[float]
+    choices: list[Choice]
+    comparisons: list[Comparison]
+    name: str = field(default="grid", kw_only=True)
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs at all values."""
+        return [run for comparison in self.comparisons for run in comparison.runs]
+
+    @property
+    def chose(self) -> bool:
+        """Whether a setting was chosen."""
+        return any(len(each.candidates) > 1 for each in self.choices)
+
+    def tables(self) -> list[Table]:
+        setting = ["chosen"] if self.chose else []
+        columns = (self._axis[0], "method", "answer", *setting, *(each.title for each in headlines()))
+        return [Table(self.heading(), columns, [self._cells(each) for each in self.choices], left=3)]
+
+    @property
+    def _axis(self) -> tuple[str, str, float]:
+        """The setting as the head of a column and below an axis, and what its values are multiplied with."""
+        words = self.over.replace("_", " ")
+        return ("noise %", "random training labels (%)", 100.0) if self.over == NOISE else (words, words, 1.0)
+
+    def _cells(self, each: Choice) -> list[str]:
+        value, place = each.of(each.chosen), f"{self._axis[2] * each.value:g}"
+        setting = ["–" if value is None else f"{value:g}"] if self.chose else []
+        return [place, each.method, each.answer, *setting, *each.chosen.cells(each.reference)]
+
+    def rows(self, summary: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+        return {self.name: summary["lines"]}
+
+    def draw(self) -> Drawing:
+        from subspaces.experiments.studies import drawing
+
+        _, below, scale = self._axis
+        told = "; settings chosen on held-out images" if self.chose else ""
+        drawn = {
+            name: ([scale * each.value for each in some], [each.chosen for each in some])
+            for name, some in self.by_method().items()
+        }
+        return drawing.over(self.heading(), drawn, len(self.comparisons[0].seeds), below, told)
+
+    def by_method(self) -> dict[str, list[Choice]]:
+        """Return each method's own answer, and ensembles of runs, over the values."""
+        found: dict[str, list[Choice]] = {}
+        for each in self.choices:
+            first = next(one for one in self.choices if (one.value, one.method) == (each.value, each.method))
+            if each is first or each.chosen.runs > 1:
+                name = f"{each.method}: {each.answer}" if each.chosen.runs > 1 else each.method
+                found.setdefault(name, []).append(each)
+        return found
+
+    def summary(self) -> dict[str, Any]:
+        first = self.comparisons[0]
+        return {
+            **{name: getattr(first.recipe, name) for name in ("dataset", "validation", "data_seed")},
+            "over": self.over,
+            "levels": self.values,
+            "seeds": first.seeds,
+            "chosen_by": self.by,
+            "confidence": CONFIDENCE,
+            "notes": self.notes(),
+            "environments": tables.environments(self.runs),
+            "lines": [self._line(each) for each in self.choices],
+            "comparisons": [comparison.summary() for comparison in self.comparisons],
+        }
+
+    def _line(self, each: Choice) -> dict[str, Any]:
+        splits = ("test", "validation") if len(each.chosen.held_out) else ("test",)
+        tried = each.candidates if each.setting is not None else []
+        return {
+            self.over: each.value,
+            "method": each.method,
+            "answer": each.answer,
+            "setting": each.setting,
+            "chosen": each.of(each.chosen),
+            "chosen_on": "validation" if len(each.candidates) > 1 else None,
+            "n": each.chosen.count,
+            "metrics": each.chosen.metrics(each.reference),
+            "candidates": [
+                {"value": each.of(one), self.by: {split: one.spread(self.by, split).mean for split in splits}}
+                for one in tried
+            ],
+        }
+
+    def heading(self) -> str:
+        """Return what all methods share."""
+        recipes = [entry.recipe for each in self.comparisons for entry in each.entries]
+        images = f"{self.comparisons[0].test_images:,} test images"
+        return heading([*map(training_of, recipes)], self.over.replace("_", " "), images)
+
+    def notes(self) -> list[str]:
+        reported = [
+            replace(one, entries=[each.chosen for each in self.choices if each.value == value])
+            for value, one in zip(self.values, self.comparisons, strict=True)
+        ]
+        found = list(dict.fromkeys(note for one in reported for note in one.common_notes()))
+        if self.chose:
+            held_out = self.comparisons[0].recipe.validation
+            best = f"“chosen” is the setting with the best {self.by} on {held_out:,} held-out images"
+            found.append(f"{best}, mean over seeds, at that level.")
+        noise = "Only training labels are noisy, the same for every method; held-out and test labels are clean."
+        return [*found, *([noise] if self.over == NOISE else [])]
 
 
 class Method(NamedTuple):
@@ -102,8 +236,6 @@ def study_grid(
     over: str,
     values: Sequence[float],
     *,
-    lists: Mapping[str, Sequence[float]] | None = None,
-    by: str = "accuracy",
     out: Folder | None = None,
     **settings: Any,
 ) -> GridStudy:
@@ -114,9 +246,6 @@ def study_grid(
         over: the field of recipes that has a grid, such as "epochs", "beta" or "vertices"; methods that do not use it
             stay the same.
         values: the grid.
-        lists: settings of standard training to try, by the name of the field; each list is a method of its own, of
-            which the best value on held-out images is reported.
-        by: the metric that chooses.
         out: the folder for the table and the figure, by default called like the field.
         settings: seeds, ensembles, dropout_passes, data, runs, show, tensorboard and changes, as in `compare`.
 
@@ -124,7 +253,7 @@ def study_grid(
         >>> ss.studies.study_grid(["digits-standard", "digits-line"], "epochs", [20, 60], seeds=[0, 1])
     """
     setting = Setting.of(out=over if out is None else out, **settings)
-    return run(plan(recipe, setting, values, lists or {}, by, over, name=over))
+    return run(plan(recipe, setting, values, {}, over=over, name=over))
 
 
 def study_noise(
@@ -138,7 +267,14 @@ def study_noise(
 ) -> GridStudy:
     """Compare methods over levels of label noise, the fractions of training labels that are drawn at random.
 
-    The arguments are those of `study_grid`; by default five rates of dropout and of label smoothing are tried.
+    Args:
+        recipe: the methods: recipes or names of them, all on the same data.
+        levels: the fractions.
+        lists: settings of standard training to try, by the name of the field; each list is a method of its own, of
+            which the best value on held-out images is reported. By default five of dropout and of label smoothing.
+        by: the metric that chooses.
+        out: the folder for the table and the figure.
+        settings: as in `study_grid`.
 
     Example:
         >>> ss.studies.study_noise(["digits-standard", "digits-line"], lists={}, levels=[0, 0.4], seeds=[0, 1])
@@ -177,15 +313,16 @@ def plan(
     if over in setting.changes:
         raise ArgumentError(f"{over}={setting.changes[over]}: the study has levels of it instead")
     METRICS.find(by)
-    if not isinstance(lists, Mapping):
-        raise ArgumentError(f"lists={checks.shown(lists)}: expected a dict of lists, such as {{'dropout': [0.1, 0.2]}}")
-    levels, *rates = (_numbers(each, given) for each, given in (("levels", values), *lists.items()))
     base, resolved = resolve(recipe, replace(setting, seeds=None))
-    methods, planned = methods_of(base, dict(zip(lists, rates, strict=True))), list[Level]()
-    every = [one for each in methods for one in each.candidates]
+    methods = methods_of(base, {name: _numbers(name, given) for name, given in lists.items()})
+    every, planned = [one for each in methods for one in each.candidates], list[Level]()
     whole = isinstance(getattr(all_fields().get(over), "default", None), int)
-    for level in sorted({int(each) if whole and each.is_integer() else each for each in levels}):
-        there = iter(resolve(every, replace(setting, seeds=None, changes={over: level}))[0])
+    for level in sorted({int(each) if whole and each.is_integer() else each for each in _numbers("levels", values)}):
+        found, known = configure(every, None, {over: level}, setting.data)[0], dict[str, Recipe]()
+        for one in found:
+            if (other := known.setdefault(one.key, one)) is not one:
+                raise ArgumentError(f"{over}={level:g}: {other.name} and {one.name} are the same training there")
+        there = iter(found)
         candidates = [[next(there) for _ in each.candidates] for each in methods]
         recipes, _ = resolve([one for some in candidates for one in some], replace(setting, changes={}))
         check(recipes, setting)

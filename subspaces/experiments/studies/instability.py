@@ -29,9 +29,8 @@ from subspaces.experiments.evaluating.run_subject import RunSubject, run_subject
 from subspaces.experiments.locks import Kept, stop_on_signals
 from subspaces.experiments.opening import training_of
 from subspaces.experiments.studies import tables
-from subspaces.experiments.studies.entries import headlines
 from subspaces.experiments.studies.setting import Folder, OneRecipe, Plan, Setting, resolve, run, whole_numbers
-from subspaces.experiments.studies.tables import Drawing, Result, Table
+from subspaces.experiments.studies.tables import Drawing, Result, Table, headlines
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
 

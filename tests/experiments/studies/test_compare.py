@@ -1,40 +1,39 @@
-"""One table of several methods: its numbers, its costs, going on after a stop, and errors."""
+"""One table of several methods: its numbers, its costs, ensembles of runs, going on after a stop, and errors."""
 
 import json
 import os
 import shutil
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from number_cases import METRICS
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 from study_cases import (
-    CPU,
     LINE,
-    NO_FIGURE,
+    METRICS,
     QUIET,
     SIMPLEX,
     SMALL,
     STANDARD,
     images_of,
-    load_data,
-    without_matplotlib,
+    network_of,
     without_pictures,
 )
+from torch import Tensor
 
 import subspaces as ss
-from subspaces.core import storage
+from subspaces.core import randomness, storage
+from subspaces.evaluation import METRICS as MEASURES
+from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
+from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.studies.compare import Comparison, training_images
-from subspaces.experiments.studies.entries import entries_of
 from subspaces.experiments.studies.setting import states
-from subspaces.experiments.training import Recipe, RunError, Stopped
-from subspaces.experiments.training.batches import statistics_batches
-from subspaces.networks import MLP
+from subspaces.experiments.studies.tables import entries_of
+from subspaces.experiments.training import Recipe, Run, RunError, Stopped
 from subspaces.reports.figures import style
 
 ANSWERS = [
@@ -44,6 +43,23 @@ ANSWERS = [
     *(("digits-simplex", answer) for answer in ("midpoint", "ensemble of 3 vertices", "ensemble of 6 random points")),
 ]
 SCALED = ", temperature-scaled"
+
+
+RECIPES = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
+SHARED: dict[str, Any] = {"seeds": range(4), "ensembles": [2, 3], "dropout_passes": 4, **SMALL}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compared")
+
+
+@pytest.fixture(scope="module")
+def comparison(folder: Path) -> Comparison:
+    """Standard training, one with dropout, a line and a simplex, with four seeds each."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_pictures(patch)
+        return ss.compare(RECIPES, **SHARED, runs=folder / "runs", out=folder / "to")
 
 
 @pytest.fixture(autouse=True)
@@ -127,9 +143,7 @@ def test_the_same_again_trains_and_measures_nothing(
     monkeypatch.setattr("subspaces.experiments.training.scheduling.train_group", fail)
     monkeypatch.setattr(Predictor, "outputs", fail)
     shutil.copy(folder / "to" / "ensembles.json", tmp_path)
-    recipes = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
-    settings = {"ensembles": [2, 3], "dropout_passes": 4, "runs": folder / "runs", "out": tmp_path, **SMALL}
-    ss.compare(recipes, seeds=range(4), **settings)
+    ss.compare(RECIPES, **SHARED, runs=folder / "runs", out=tmp_path)
     assert (tmp_path / "comparison.json").read_bytes() == written
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
@@ -196,48 +210,6 @@ def test_baselines_answer_in_their_own_way(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.usefixtures("_no_pictures")
-def test_the_checkpoints_of_swa_also_answer_together(tmp_path: Path) -> None:
-    """As an ensemble of all of them, computed anew from the family; two of them are the ends of a line."""
-    m = 2
-    settings = {**QUIET, "epochs": 8, "vertices": m, "runs": tmp_path / "runs", "out": tmp_path / "to"}
-    made = ss.compare("digits-swa-constant", **settings)
-    assert [entry.words for entry in made.entries] == [f"average of {m}", f"ensemble of {m} checkpoints"]
-    assert [entry.networks for entry in made.entries] == [1, m]
-    (run,) = made.runs
-    family = ss.load(run.family_file, lambda: MLP(64, 10))
-    images, labels = images_of(run.folder, "test")
-    networks = [family.at(list(corner) if m > 2 else corner[1]) for corner in torch.eye(m).tolist()]
-    for network in networks:
-        ss.recalibrate(network, statistics_batches(run.recipe, load_data(run.recipe), CPU)).eval()
-    with torch.no_grad():
-        mean = torch.stack([network(images).softmax(1) for network in networks]).mean(0)
-    nll = float(-mean.gather(1, labels[:, None]).log().mean())
-    right = float((mean.argmax(1) == labels).float().mean())
-    assert made.entries[1].spread("accuracy").values[0] == pytest.approx(right, abs=2e-3)
-    assert made.entries[1].spread("nll").values[0] == pytest.approx(nll, abs=1e-3)
-
-
-def test_what_cannot_be_drawn_is_said_and_the_numbers_are_there(
-    comparison: Comparison, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def again() -> Comparison:
-        settings = {**SMALL, "ensembles": [2], "runs": folder / "runs", "out": tmp_path}
-        return ss.compare([STANDARD, LINE], seeds=[0, 1], **settings)
-
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    made = again()
-    page = "no page: the report needs plotly: pip install 'subspaces[report]'"
-    assert made.left_out == [page]
-    assert (tmp_path / "comparison.csv").is_file()
-    monkeypatch.setattr("subspaces.experiments.studies.tables.write_figure", without_matplotlib)
-    made = again()
-    assert made.left_out == [NO_FIGURE, page]
-    names = [f"comparison.{ending}" for ending in ("json", "csv", "md")]
-    assert [path.name for path in made.files] == names
-    assert sorted(path.name for path in tmp_path.glob("comparison.*")) == sorted(names)  # no older figure either
-
-
 def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
     recipes = [replace(STANDARD, seed=0), replace(STANDARD, seed=1), replace(LINE, seed=1), replace(LINE, seed=2)]
 
@@ -260,22 +232,9 @@ def test_seeds_that_are_not_shared_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("recipes", "settings", "words"),
     [
-        (
-            ["digits-standard", "mnist-line"],
-            {},
-            "dataset 'digits' and mnist-line 'mnist': methods are compared on the same",
-        ),
         ([STANDARD, replace(LINE, label_noise=0.1)], {}, "--label-noise sets it for all"),
         ([STANDARD, replace(LINE, data_seed=3)], {}, "has data seed 0 and digits-line 3"),
-        (
-            ["digits-standard"],
-            {"reference": "digits-standrd"},
-            "reference='digits-standrd': .*digits-standard",
-        ),
-        (["digits-standard"], {"ensembles": [3], "seeds": [0, 1]}, "ensembles=3: expected 2 or more and as many seeds"),
         (["digits-line"], {"ensembles": [2], "seeds": [0, 1]}, "of which there are 0"),
-        (["digits-standard"], {"ensembles": [1]}, "ensembles=1: expected 2 or more"),
-        (["digits-standard"], {"dropout_passes": 0}, "dropout_passes=0: expected at least 1"),
         ([], {}, "recipe got nothing: expected a Recipe"),
     ],
 )
@@ -285,3 +244,77 @@ def test_errors_before_anything_is_trained(
     with pytest.raises(ValueError, match=words):
         ss.compare(recipes, runs=tmp_path / "runs", out=tmp_path / "to", **QUIET, **settings)
     assert list(tmp_path.iterdir()) == []
+
+
+PLACE: dict[str, Any] = {"device": "cpu", "progress": False}
+
+
+def expect(metrics: dict[str, float], probabilities: Tensor, labels: Tensor) -> None:
+    p, y = probabilities.double().numpy(), labels.numpy()
+    p /= p.sum(1, keepdims=True)
+    assert metrics["accuracy"] == pytest.approx(accuracy_score(y, p.argmax(1)), abs=1e-9)
+    assert metrics["nll"] == pytest.approx(log_loss(y, p, labels=range(10)), abs=1e-5)
+    assert metrics["brier"] == pytest.approx(brier_score_loss(y, p, labels=range(10), scale_by_half=False), abs=1e-5)
+    assert metrics["ece"] == pytest.approx(MEASURES["ece"](Classes(probabilities.log()), labels), abs=2 / len(y))
+
+
+def runs_of(comparison: Comparison, name: str) -> list[Run]:
+    return [run for run in comparison.runs if run.recipe.name == name]
+
+
+@torch.no_grad()
+def test_an_ensemble_is_the_mean_of_probabilities_of_its_runs(comparison: Comparison) -> None:
+    runs = runs_of(comparison, "digits-standard")
+    for size, seeds in ((2, [(0, 1), (2, 3)]), (3, [(0, 1, 2)])):
+        (entry,) = (entry for entry in comparison.entries if entry.words == f"ensemble of {size} runs")
+        assert list(entry.frame["seeds"]) == seeds
+        assert entry.networks == size
+        for members in seeds:
+            for split, frame in (("test", entry.frame), ("validation", entry.held_out)):
+                x, y = images_of(runs[0].folder, split)
+                each = [network_of(runs[seed].folder)(x).softmax(1) for seed in members]
+                expect(frame.set_index("seeds").loc[[members]].iloc[0], torch.stack(each).mean(0), y)
+
+
+def test_what_is_there_is_not_measured_again(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = runs_of(comparison, "digits-standard")[:3]
+    (made,) = evaluate_together([[first, second]], to=tmp_path, **PLACE)
+    measure, seen = Predictor.outputs, [0]
+
+    def counting(self: Predictor, points: Any, data: Any, **how: Any) -> object:
+        seen[0] += data == "test"
+        return measure(self, points, data, **how)
+
+    monkeypatch.setattr(Predictor, "outputs", counting)
+    again = evaluate_together([[second.folder, first.folder], [first, second, third]], to=tmp_path, trust=True, **PLACE)
+    assert again[0] == made
+    assert seen == [3]
+    assert len(json.loads((tmp_path / "ensembles.json").read_text())["measured"]) == 2
+    (tmp_path / "ensembles.json").unlink()
+    (anew,) = evaluate_together([[first, second]], to=tmp_path, **PLACE)
+    assert anew.metrics == made.metrics
+    assert seen == [5]
+
+
+@torch.no_grad()
+def test_mc_dropout_is_the_mean_over_passes_with_the_same_random_numbers(comparison: Comparison) -> None:
+    runs = runs_of(comparison, "digits-dropout")
+    (entry,) = (entry for entry in comparison.entries if entry.words == "MC-dropout, 4 passes")
+    assert entry.networks == 4
+    for run, (_, scores) in zip(runs, entry.frame.iterrows(), strict=True):
+        x, y = images_of(run.folder, "test")
+        network = network_of(run.folder)
+        plain = network(x).softmax(1)
+        norm = {name: value.clone() for name, value in network.body.state_dict().items()}
+        network.dropout.train()
+        parts = []
+        for number, part in enumerate(x.split(250)):
+            torch.manual_seed(randomness.number(run.recipe.seed, "dropout", number))
+            parts.append(torch.stack([network(part).softmax(1) for _ in range(4)]))
+        passes = torch.cat(parts, 1)  # [passes, n, classes]
+        expect(scores, passes.mean(0), y)
+        assert not torch.allclose(passes[0], passes[1])
+        assert not torch.allclose(passes[0], plain)
+        assert all(torch.equal(norm[name], value) for name, value in network.body.state_dict().items())

@@ -1,4 +1,4 @@
-"""`subspaces data list | get | check`; what they fetch is tested with the data sets."""
+"""`subspaces recipes` and `subspaces data list | get | check`; what they fetch is tested with the data sets."""
 
 from pathlib import Path
 
@@ -7,10 +7,16 @@ from commands import CliRunner, Result
 
 from subspaces.cli import main as app
 from subspaces.experiments.data import SOURCES
+from subspaces.experiments.training import RECIPES
+from subspaces.experiments.training.recipe import all_fields
 
 
 def call(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["data", *map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "240"})
+    return run("data", *arguments)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], prog_name="subspaces", env={"COLUMNS": "240"})
 
 
 def test_list_shows_every_data_set() -> None:
@@ -60,3 +66,27 @@ def test_an_unknown_data_set_names_the_nearest(command: str) -> None:
     result = call(command, "cifar")
     assert result.exit_code == 2
     assert result.stderr == "error: no data set is called 'cifar': did you mean 'cifar10'?\n"
+
+
+def test_recipes_are_listed() -> None:
+    lines = run("recipes").stdout.splitlines()
+    for name, recipe in RECIPES.items():
+        (line,) = (line for line in lines if line.split()[:1] == [name])
+        for word in (recipe.dataset, recipe.network, str(recipe.epochs)):
+            assert word in line.split()
+        assert recipe.definition.label() in line
+        assert ("layerwise" in line.removeprefix(f"  {name}")) == getattr(recipe, "layerwise", False)
+
+
+def test_a_recipe_is_shown_with_all_fields() -> None:
+    output = run("recipes", "cifar10-line").stdout
+    for name, value in RECIPES["cifar10-line"].to_dict().items():
+        (line,) = (line for line in output.splitlines() if line.split()[:1] == [name])
+        assert line.split()[1] == (str(value) or "–")
+        assert all_fields()[name].metadata["help"] in line
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    result = run("recipes", "cifar-line")
+    assert result.exit_code == 2
+    assert "did you mean 'cifar10-line'?" in result.stderr
