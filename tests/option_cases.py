@@ -177,12 +177,15 @@ COMMANDS = {
     ),
     "study noise": Command(STUDY, [*ALL, *LISTS], {"label_noise": NOISE, **output(), **SEEDS, **LEVELS, **RATES}),
     "study grid": Command(
+        STUDY,
         [*ALL, "--over", "batch", "--values", "16"],
         {
             **output(),
             **SEEDS,
             "over": Row("--over epochs", "epochs", [16], also=("batch",)),
             "values": Row("--values 8 64", "batch", [8, 64]),
+            **ENSEMBLES,
+            **given(dropout_passes=7),
         },
     ),
     "study integral": Command(STUDY, ALL, {"label_noise": NOISE, **output(), **SEEDS, **LEVELS}),

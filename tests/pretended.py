@@ -83,7 +83,8 @@ class Pretended:
         patch.setattr(
             "subspaces.experiments.training.api._check_names", lambda *_: None
         )  # a network without dropout will do
-        for name in ("train_recipes", "evaluate", "evaluate_together"):
+        patch.setattr("subspaces.experiments.evaluating.evaluate.evaluate_together", self.evaluate_together)
+        for name in ("train_recipes", "evaluate"):
             if hasattr(place, name):
                 patch.setattr(place, name, getattr(self, name))
 

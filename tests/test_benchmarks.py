@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from subspaces.experiments.training.recipes import find
 
 from subspaces.core import geometry
 from subspaces.experiments import data
 from subspaces.experiments.training import Execution, Recipe
 from subspaces.experiments.training.engine import Engine
+from subspaces.experiments.training.recipe import find
 from subspaces.experiments.training.stack import Stack
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"

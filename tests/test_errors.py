@@ -19,7 +19,7 @@ def broken(*_, **__):
     raise ValueError("a bug inside the package")
 
 from subspaces.cli import inspect
-inspect.RECIPES = type("Broken", (), {{"__getattr__": broken, "__iter__": broken}})()
+inspect.RECIPES = type("Broken", (), {"__getattr__": broken, "__iter__": broken})()
 sys.argv = ["subspaces", "recipes"]
 cli.main()
 """

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from subspaces.cli import parser, printing
+from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation import statistics
 from subspaces.evaluation.comparing import GroupAnswer
@@ -55,9 +56,10 @@ def train(options: argparse.Namespace) -> None:
     Example: subspaces train digits-standard digits-line --seeds 0 1 2 --epochs 20
     """
     chosen, execution = api.configure(options.recipes, options.seeds, parser.changes(options), options.data)
-    before = {run.folder for run in (Run.under(options.out, recipe) for recipe in chosen) if run.finished}
+    out = checks.folder("out", options.out)
+    before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if options.json else "quiet" if options.quiet else "bar"
-    where = {"data": options.data, "out": options.out, "tensorboard": options.tensorboard}
+    where = {"data": options.data, "out": out, "tensorboard": options.tensorboard}
     runs = api.train_recipes(chosen, execution, show=show, **where)
     if started()[0]:
         return  # the first process prints what all have done

@@ -14,7 +14,7 @@ from subspaces.evaluation.curves import Curve, described
 from subspaces.evaluation.statistics import Difference, Spread
 from subspaces.experiments.studies.setting import plain
 from subspaces.experiments.studies.tables import Entry
-from subspaces.reports.figures import style
+from subspaces.reports.figures import lines, style
 
 SHOWN = ("accuracy", "nll", "ece")
 BETTER, WORSE, SEED = "#009E73", "#D55E00", "#8a8a8a"

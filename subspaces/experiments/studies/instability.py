@@ -174,7 +174,7 @@ def plan(
 def shared_epochs(recipe: Recipe, shared: Sequence[int] | None) -> list[int]:
     """Return how many epochs are shared: as told, or none and parts of those of the recipe."""
     if shared is None:
-        return [0, *(round(part * recipe.epochs) for part in PARTS)]
+        return [0, *(min(round(part * recipe.epochs), recipe.epochs - 1) for part in PARTS)]
     found = list(whole_numbers("shared", shared))
     for k in found:
         if k >= recipe.epochs:

@@ -13,6 +13,7 @@ from subspaces.errors import ArgumentError
 from subspaces.evaluation.display import Progress
 from subspaces.experiments import data as datasets
 from subspaces.experiments.data import Dataset, Files, Images, ResidentLoader, Share, Split, StreamingLoader
+from subspaces.experiments.data.loading import OWN
 from subspaces.experiments.data.resident import ALL, RESIZED
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.recipe import DATA, Recipe
@@ -34,6 +35,30 @@ def load_levels(
     clean = load_data(dataclasses.replace(recipes[0], label_noise=0.0), data, progress)
     levels = {one.label_noise for one in recipes}
     return {level: datasets.with_label_noise(clean, level, recipes[0].data_seed) for level in levels}
+
+
+def check_data(recipes: Sequence[Recipe], levels: Mapping[float, Dataset], processes: int = 1) -> None:
+    """Refuse networks that do not take the images, and batches that are too small for them."""
+    for one in {(one.network, one.dropout): one for one in recipes}.values():
+        if one.dataset == OWN or ":" in one.network:
+            _check_network(one, levels[one.label_noise])
+    different = {(one.batch, one.network, one.dropout, one.definition.groups): one for one in recipes}
+    for one in different.values():
+        check_batches(one, levels[one.label_noise], processes)
+
+
+def _check_network(recipe: Recipe, dataset: Dataset) -> None:
+    shape, classes = dataset.image_shape, len(dataset.classes)
+    device = torch.device("cpu" if ":" in recipe.network else "meta")  # which takes no memory
+    try:
+        with torch.random.fork_rng(devices=[]), device, torch.no_grad():
+            network = registry.build(recipe.network, classes=classes, image_shape=shape, dropout=recipe.dropout)
+            network.eval()(torch.zeros(2, *shape))
+    except (ValueError, RuntimeError) as error:
+        raise ArgumentError(
+            f"network={recipe.network!r}: it does not take the images, {shape[1]} pixels a side in {classes} classes: "
+            f"{error}; choose another --image-size or --network"
+        ) from None
 
 
 def check_batches(recipe: Recipe, dataset: Dataset, processes: int = 1) -> None:

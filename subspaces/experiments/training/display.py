@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
 
 from rich.console import Console
@@ -37,15 +37,19 @@ class Display:
             self.writers[run] = _tensorboard(run, epoch)
         if self.bars is not None:
             behind, total = epoch * batches + done, run.recipe.epochs * batches
-            self.tasks[run] = self.bars.add_task(_title(run), total=total, completed=behind)
+            self._add(run, self.bars, _title(run), total=total, completed=behind)
             self.waiting[run] = 0
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Show how much of something is done, of how much (0: not known)."""
         if self.bars is not None:
             if what not in self.tasks:
-                self.tasks[what] = self.bars.add_task(printable(what))
+                self._add(what, self.bars, printable(what))
             self.bars.update(self.tasks[what], completed=done, total=total or None)
+
+    def _add(self, what: Run | str, bars: Progress, title: str, **size: Any) -> None:
+        bars.start()  # not earlier: bars without a task would leave an empty line
+        self.tasks[what] = bars.add_task(title, **size)
 
     def tick(self, run: Run, steps: int) -> None:
         """Show that a run has taken steps."""
@@ -88,8 +92,12 @@ def display(mode: Mode, tensorboard: bool = False) -> Iterator[Display]:
     """Yield what shows runs."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars = Progress(*columns, console=Console(stderr=True), refresh_per_second=4) if mode == "bar" else None
-    with bars or nullcontext():
-        yield Display(mode, tensorboard, bars)
+    shown = Display(mode, tensorboard, bars)
+    try:
+        yield shown
+    finally:
+        if bars is not None and shown.tasks:
+            bars.stop()
 
 
 def _tensorboard(run: Run, epoch: int) -> Callable[[dict[str, Any]], None]:

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from subspaces.core import memory
+from subspaces.errors import DataError
 from subspaces.experiments.data import Dataset, ResidentLoader
 from subspaces.experiments.locks import Stop, stop_on_signals
-from subspaces.experiments.training.batches import Stream, check_batches, load_levels
+from subspaces.experiments.training.batches import Stream, check_data, load_levels
 from subspaces.experiments.training.display import Display, Mode, display
 from subspaces.experiments.training.execution import ALONE, EVERY, Execution, World
 from subspaces.experiments.training.recipe import data_of
@@ -49,14 +50,14 @@ def train_runs(
     `held` takes up the runs that are left out because other processes train them, and which ones do.
     """
     failures = list[Failure]()
-    for members in groups(runs):
+    parts = groups(runs)
+    _check_all(parts[1:], data, show, world)  # the first is checked where it is trained
+    for members in parts:
         recipes = [run.recipe for run in members]
-        different = {(one.batch, one.network, one.dropout, one.definition.groups): one for one in recipes}
         try:
             with display(show, tensorboard) as shown:
                 dataset = load_levels(recipes, data, shown.progress)
-                for one in different.values():
-                    check_batches(one, dataset[one.label_noise], world.size)
+                check_data(recipes, dataset, world.size)
                 failures += train_group(members, dataset, execution, shown, held, world)
         except Exception as error:
             if not memory.ran_out(error):
@@ -65,6 +66,17 @@ def train_runs(
             remedy = "lower --batch or --at-once, or use --no-resident"
             failures.append(TrainingError(f"{where}{memory.reason(error)}: {remedy}"))
     return failures
+
+
+def _check_all(parts: Sequence[Sequence[Run]], data: Path | None, show: Mode, world: World) -> None:
+    """Refuse runs that cannot be trained on their images before any other is."""
+    for members in parts:
+        recipes = [run.recipe for run in members]
+        try:
+            with display(show) as shown:
+                check_data(recipes, load_levels(recipes, data, shown.progress), world.size)
+        except (FileNotFoundError, DataError):  # which is said when the others are trained
+            continue
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
