@@ -248,8 +248,9 @@ class Subspace(KeepingStatistics):
         if not (self.training and torch.is_grad_enabled()):
             self.check_call(alpha, depth=3)
         training, modes = self.training, [(part, part.training) for part in self.template.modules()]
+        weights = self._weights(self._chosen(alpha, outside)[1])
         try:
-            with functional.filled(self._slots, self._weights(self._chosen(alpha, outside)[1])):
+            with functional.filled(self._slots, weights), functional.unwritten(weights):
                 yield self.template
         finally:
             for part, mode in modes if self.training == training else ():  # or the block has changed the family's

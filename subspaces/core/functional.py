@@ -106,6 +106,19 @@ def filled(slots: Slots, weights: Mapping[str, Tensor]) -> AbstractContextManage
     return _compat.reparametrized(slots.holder["template"], dict(weights))
 
 
+@contextmanager
+def unwritten(weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Raise in the end if one of these weights was changed in place, which would be lost."""
+    counted = [] if torch.compiler.is_compiling() else [each for each in weights.values() if not each.is_inference()]
+    before = [each._version for each in counted]
+    yield
+    if before != [each._version for each in counted]:
+        raise ArgumentError(
+            "the block of family.point() wrote into weights in place, which is lost, as they are computed from the "
+            "vertices: write into family.vertex(index)"
+        )
+
+
 def call(
     network: nn.Module,
     weights: Mapping[str, Tensor],

@@ -83,6 +83,13 @@ def _check_supported(module: nn.Module) -> None:
         raise ArgumentError("the network has lazy parameters without a shape: run it once on a batch first")
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise ArgumentError("the network has no trainable parameters, so there is nothing to make a subspace of")
+    for name, parameter in module.named_parameters():
+        hooked = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        if parameter.requires_grad and hooked:
+            raise ArgumentError(
+                f"parameter {name!r} has a gradient hook, which a family cannot keep: register it on the tensors of "
+                "family.omega (the gradients of all vertices), or on the network inside `with family.point() as net:`"
+            )
     for name, part in module.named_modules():
         if isinstance(part, (nn.Embedding, nn.EmbeddingBag)) and (part.sparse or part.max_norm is not None):
             raise ArgumentError(

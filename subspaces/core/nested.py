@@ -1,6 +1,7 @@
 """Batches: nested tensors, cut into groups with a point each, and which of them are inputs and target."""
 
 import copy
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ def apply(function: Callable[[Tensor], Any], value: Any) -> Any:
         if isinstance(leaf, MutableMapping):  # which torch takes for no container, such as a tokenizer's encoding
             leaf = copy.copy(leaf)
             leaf.update(apply(function, dict(leaf)))
+        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            entries = [each.name for each in dataclasses.fields(leaf) if each.init]
+            return dataclasses.replace(leaf, **{name: apply(function, getattr(leaf, name)) for name in entries})
         return leaf
 
     return pytree.tree_map(change, value)
@@ -168,7 +172,13 @@ def in_groups(
     run: Callable[[Any, Any], tuple[Any, Any]],
 ) -> Any:
     """Run a network on each group of a batch at a point of its own, with the features inside on request."""
-    size = (batch_size(inputs) or 1) if count > 1 else 1
+    size = batch_size(inputs) if count > 1 else 1
+    if size is None:
+        kinds = ", ".join(type(each).__name__ for each in (*inputs[0], *inputs[1].values()))
+        raise ArgumentError(
+            f"samples={count}: found no tensor to cut in the inputs ({kinds}): pass tensors in tuples, lists or "
+            "dicts, or register the class with torch.export.register_dataclass"
+        )
     groups = min(count, size)
     alphas, outputs, entered = [], [], []
     with watch(network, features) as seen:

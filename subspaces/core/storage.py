@@ -126,13 +126,18 @@ def restore(family: Subspace, path: str | os.PathLike[str]) -> None:
 def _read(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return what the header of a family's file says, and its tensors."""
     place = checks.folder("path", path)
+    if place.is_dir():
+        raise FileError(f"{path} is a folder: expected the file of a family, as subspaces.save writes it")
     try:
         header, tensors = read_tensors(place)
         if header.get("format") != FORMAT:
             raise FileError(f"{path} is a safetensors file but not a family: expected one written by subspaces.save")
         if header.get("version") != VERSION:
             found = str(header.get("version"))[:20]
-            raise FileError(f"{path} has format version {found}, expected {VERSION}: save it anew with this version")
+            raise FileError(
+                f"{path} has format version {found}, expected {VERSION}: load it with the release that wrote it, and "
+                "carry its state_dict() over to a family of this one"
+            )
         if checks.flag("verify", verify):
             check(header, tensors)
     except DamageError as error:

@@ -180,14 +180,23 @@ def quiet() -> Iterator[None]:
 
 
 def require(what: str, *libraries: str) -> None:
-    """Import the libraries that something needs, or say which is missing."""
-    os.environ.setdefault(TELEMETRY, "1")  # or onnxruntime sends some, and leaves a temporary file
+    """Import the libraries that something needs, or say which is missing.
+
+    onnxruntime sends telemetry and leaves a temporary file, unless a variable of the environment is set when it is
+    first imported; the environment is left as it was.
+    """
+    before = os.environ.get(TELEMETRY)
+    os.environ[TELEMETRY] = "1"
     try:
         for library in libraries:
             importlib.import_module(library)
     except ImportError:
         message = f"{what} needs {library}, which is not installed: pip install 'subspaces[onnx]'"
         raise MissingPackageError(message) from None
+    finally:
+        os.environ.pop(TELEMETRY)
+        if before is not None:
+            os.environ[TELEMETRY] = before
 
 
 def read_onnx(path: Path) -> tuple[Metadata, Callable[..., Sequence[Tensor]]]:

@@ -173,6 +173,8 @@ class WholeFamily(nn.Module):
         for index, name in enumerate(self.norms):
             measured = torch.stack([each.get_buffer(name) for each in networks])  # [k, channels]
             self.register_buffer(f"statistics_{index}", measured.detach())
+        if self.norms:
+            family.keep_statistics()  # those of the point, which `forward` fills in
 
     def forward(self, alpha: Tensor, *args: Any, **kwargs: Any) -> Any:
         family, filled = self.family, dict[str, Tensor]()

@@ -262,3 +262,18 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 def test_what_cannot_be_a_start_is_refused(call: Callable[[], object], words: str) -> None:
     with pytest.raises((ValueError, TypeError), match=words):
         call()
+
+
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_gradient_hooks_of_parameters_are_refused(kind):
+    module = Small()
+    getattr(module.head.weight, kind)(lambda value: None)
+    for make in (
+        lambda: Subspace(module, Line()),
+        lambda: Subspace(lambda: module, Line(), init="point"),
+        lambda: Subspace.from_modules([Small(), module], Line()),
+    ):
+        with pytest.raises(ValueError, match=r"'head.weight' has a gradient hook.*family.omega.*family.point\(\)"):
+            make()
+    module.head.requires_grad_(False)
+    assert Subspace(module, Line()).layers == ("conv", "norm")

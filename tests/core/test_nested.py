@@ -1,5 +1,6 @@
 """Nested batches and outputs: moved, cut along the batch and joined again."""
 
+import dataclasses
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from subspaces import Line, Subspace
+from subspaces import Line, Subspace, UserError
 from subspaces.core import nested
 
 Pair = namedtuple("Pair", ["left", "right"])
@@ -73,3 +74,35 @@ def test_whole_numbers_are_averaged_and_what_is_no_tensor_is_that_of_the_first_g
 def test_outputs_that_cannot_be_joined_are_refused(wrap, words):
     with pytest.raises(ValueError, match=words):
         family_of(wrap)(torch.randn(5, 3), samples=2)
+
+
+@dataclasses.dataclass
+class Scene:
+    x: torch.Tensor
+    scale: torch.Tensor
+
+
+class Opaque:
+    """Holds a tensor where nobody finds it."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, batch: Any) -> torch.Tensor:
+        return self.head(batch.x * getattr(batch, "scale", 1.0))
+
+
+def test_a_dataclass_is_cut_into_groups_and_what_cannot_be_is_refused() -> None:
+    family = Subspace(Scaled, Line())
+    rows: list[int] = []
+    family.template.head.register_forward_hook(lambda module, inputs, output: rows.append(len(output)))
+    assert family(Scene(torch.randn(10, 4), torch.ones(10, 4)), samples=4).shape == (10, 3)
+    assert rows == [3, 3, 2, 2]
+    with pytest.raises(UserError, match=r"samples=4: found no tensor to cut in the inputs \(Opaque\)"):
+        family(Opaque(torch.randn(10, 4)), samples=4)

@@ -203,3 +203,20 @@ def test_what_only_the_network_has_says_how_to_get_it(name):
         _ = family.other
     with pytest.raises(AttributeError, match="no attribute '__other__'"):
         _ = family.__other__
+
+
+def _load(net: nn.Module) -> None:
+    net.load_state_dict(nn.Linear(3, 2).state_dict())
+
+
+def _zero(net: nn.Module) -> None:
+    nn.init.zeros_(net.weight)
+
+
+@pytest.mark.parametrize("write", [_load, _zero])
+def test_weights_that_are_written_in_a_block_are_not_lost_without_a_word(write):
+    family = ss.Subspace(lambda: nn.Linear(3, 2), ss.Line())
+    before = {name: value.clone() for name, value in family.state_dict().items()}
+    with pytest.raises(ss.UserError, match=r"wrote into weights in place, which is lost"), family.point(0.5) as net:
+        write(net)
+    assert all(torch.equal(value, before[name]) for name, value in family.state_dict().items())

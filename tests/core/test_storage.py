@@ -313,7 +313,7 @@ def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path)
 def test_another_version_or_a_foreign_file_is_refused(version, path):
     save(Subspace(Net, Line()), path)
     save_file(load_file(path), path, {**storage.read_header(path), "version": version})
-    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: save it anew"):
+    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: load it with the release"):
         load(path, Net)
     save_file(Net().state_dict(), path, {"format": "pt"})
     with pytest.raises(FileError, match=f"{path} is a safetensors file but not a family.*subspaces.save"):
@@ -502,3 +502,8 @@ def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
             load(path, network)
     x = torch.randn(8, 64)
     assert same(load(path, Adapted).eval()(x), family.eval()(x))
+
+
+def test_a_folder_is_no_family(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="is a folder: expected the file of a family"):
+        load(tmp_path, lambda: nn.Linear(2, 2))

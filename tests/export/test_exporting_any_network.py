@@ -312,3 +312,16 @@ def test_what_does_not_fit_is_refused(example: Any, network: Any, settings: Any,
     with pytest.raises(UserError, match=said):
         ss.export(network(), tmp_path / "own.pt2", **{"example": example, "progress": False, **settings})
     assert list(tmp_path.iterdir()) == []
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_a_trained_family_with_batch_norm_is_exported_without_warnings(tmp_path: Path) -> None:
+    """Its statistics are stale, but those of the file are made anew."""
+    family, x = ss.Subspace(normed, ss.Line(), seed=0), torch.randn(64, 4)
+    for _ in range(3):
+        family(x).sum().backward()
+    path = ss.export(family, tmp_path / "f.pt2", point="family", example=x, statistics=[x], progress=False)
+    assert path.is_file()

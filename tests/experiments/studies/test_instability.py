@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,19 @@ import subspaces as ss
 from subspaces.core import randomness
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.locks import Kept
-from subspaces.experiments.studies.instability import KINDS, InstabilityStudy, Kind, Mixing, study_instability
+from subspaces.experiments.studies.instability import (
+    KINDS,
+    InstabilityStudy,
+    Kind,
+    Mixing,
+    shared_epochs,
+    study_instability,
+)
 from subspaces.experiments.studies.instability import plan as planned
 from subspaces.experiments.studies.setting import Setting
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import statistics_batches
+from subspaces.experiments.training.recipe import find
 from subspaces.networks import MLP
 
 SETTINGS: dict[str, Any] = {**QUIET, "epochs": 4, "batch": 300, "shared": [2, 0], "models": (3, 2), "draws": 2}
@@ -227,3 +236,9 @@ def test_every_form_has_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert head == ["models", "shared epochs", *(f"{word} %" for word in [*words, "mixture, per weight"])]
     cells = {(m, k): [texts[(m, k, kind), "accuracy"] for kind in KINDS] for m in (2, 5) for k in (0, 15)}
     assert lines == [[str(m), str(k), *numbers] for (m, k), numbers in cells.items()]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_short_trainings_share_less_than_all_of_their_epochs(epochs: int):
+    recipe = replace(find("digits-standard"), epochs=epochs)
+    assert max(shared_epochs(recipe, None)) < epochs

@@ -14,6 +14,7 @@ import torch
 from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, digits, jsonl, train_runs
 
+import subspaces as ss
 from subspaces.experiments.training import Run, Stopped, train
 from subspaces.experiments.training.display import display
 
@@ -154,3 +155,10 @@ def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
         (task,) = shown.bars.tasks
     assert found == [8]
     assert task.completed == task.total == 12
+
+
+def test_what_cannot_be_trained_is_refused_before_others_are(tmp_path: Path):
+    first, second = dataclasses.replace(DIGITS, epochs=1), dataclasses.replace(DIGITS, name="small", batch=1)
+    with pytest.raises(ss.UserError, match=r"batch=1: the smallest batch of \d+ images has 1"):
+        ss.train([first, second], out=tmp_path, show="quiet")
+    assert list(tmp_path.iterdir()) == []
