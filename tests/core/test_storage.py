@@ -313,7 +313,9 @@ def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path)
 def test_another_version_or_a_foreign_file_is_refused(version, path):
     save(Subspace(Net, Line()), path)
     save_file(load_file(path), path, {**storage.read_header(path), "version": version})
-    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: load it with the release"):
+    with pytest.raises(
+        FileError, match=f"{path} has format version {version}, expected {VERSION}: load it with the release"
+    ):
         load(path, Net)
     save_file(Net().state_dict(), path, {"format": "pt"})
     with pytest.raises(FileError, match=f"{path} is a safetensors file but not a family.*subspaces.save"):

@@ -1,5 +1,6 @@
 """The figures of the paper and the scales to reproduce them at: what is trained, measured, drawn and claimed."""
 
+import importlib.util
 import itertools
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.points import GRID
 from subspaces.evaluation.settings import Corruptions
+from subspaces.experiments.data import absent
 from subspaces.experiments.methods import METHODS
 from subspaces.experiments.paper.claims import Claim
 from subspaces.experiments.studies.grid import LEVELS, LISTS
@@ -77,6 +79,13 @@ class Setup:
         told = {name: value for name, value in made.to_dict().items() if name in changes and value != before[name]}
         words = (f"-{name.replace('_', '-')}{'' if value is True else value}" for name, value in told.items())
         return replace(made, name=next(known, f"{self.name}-{method}{''.join(words)}"))
+
+    def obstacle(self, data: Path | None) -> str | None:
+        """Return why nothing can be trained here, with what to do about it; None if it can."""
+        library, reasons = self.standard.network.partition(":")[0], []
+        if library in ("timm", "torchvision") and importlib.util.find_spec(library) is None:
+            reasons.append(f"the network {self.standard.network!r} needs {library}: pip install 'subspaces[{library}]'")
+        return " and ".join(filter(None, (*reasons, absent(self.standard.dataset, data)))) or None
 
 
 def _entries(file: str) -> dict[str, dict[str, Any]]:

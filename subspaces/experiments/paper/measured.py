@@ -25,8 +25,9 @@ from subspaces.evaluation.subject import spread as apart
 from subspaces.experiments.evaluating.run_subject import RunSubject, run_subjects
 from subspaces.experiments.opening import training_of
 from subspaces.experiments.paper.figures import Setup
+from subspaces.experiments.studies.choices import GridStudy
 from subspaces.experiments.studies.compare import is_second
-from subspaces.experiments.studies.grid import GridStudy, methods_of
+from subspaces.experiments.studies.grid import methods_of
 from subspaces.experiments.studies.instability import WORDS, InstabilityStudy
 from subspaces.experiments.studies.setting import Setting, same
 from subspaces.experiments.studies.tables import Drawing

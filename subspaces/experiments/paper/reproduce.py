@@ -1,9 +1,7 @@
 """The paper's figures, each by its name: planned, trained, measured, drawn and judged."""
 
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 from subspaces.core import checks
@@ -12,7 +10,6 @@ from subspaces.evaluation.comparing import Group, heading
 from subspaces.evaluation.rows import OUTLIERS
 from subspaces.evaluation.settings import Corruptions, Settings
 from subspaces.experiments import locks
-from subspaces.experiments.data import absent
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.opening import training_of
 from subspaces.experiments.paper.claims import HEADS, MANY, RULE, VERDICTS, Judgement, counted
@@ -46,7 +43,7 @@ class FigurePlan:
     def of(cls, figure: Figure, setup: Setup, setting: Setting) -> "FigurePlan":
         """Check everything and return what is to be done; nothing is."""
         study = _study(figure, setup, replace(setting, out=setting.out / figure.name / setup.name))
-        return cls(figure, setup, study, _obstacle(setup.standard, setting.data))
+        return cls(figure, setup, study, setup.obstacle(setting.data))
 
     @property
     def recipes(self) -> list[Recipe]:
@@ -73,14 +70,6 @@ class FigurePlan:
             found = Measured(setup, figure.recipes_on(setup), result, setting)
             judged = [claim.judge(found.value) for claim in figure.claims_on(setup)]
             return Reproduced(self, found, judged).write(setting.out)
-
-
-def _obstacle(recipe: Recipe, data: Path | None) -> str | None:
-    """Return why a recipe cannot be trained here, with what to do about it; None if it can."""
-    library, reasons = recipe.network.partition(":")[0], []
-    if library in ("timm", "torchvision") and importlib.util.find_spec(library) is None:
-        reasons.append(f"the network {recipe.network!r} needs {library}: pip install 'subspaces[{library}]'")
-    return " and ".join(filter(None, (*reasons, absent(recipe.dataset, data)))) or None
 
 
 def _study(figure: Figure, setup: Setup, setting: Setting) -> Plan[Any]:

@@ -25,7 +25,8 @@ from study_cases import (
 )
 
 from subspaces.experiments.studies import study_grid, study_integral, study_noise
-from subspaces.experiments.studies.grid import LISTS, GridStudy, methods_of
+from subspaces.experiments.studies.choices import GridStudy
+from subspaces.experiments.studies.grid import LISTS, methods_of
 from subspaces.experiments.training import Run
 
 SEEDS, LEVELS, RATES = [1, 4, 6], [0.0, 0.4], (0.1, 0.2, 0.8)
