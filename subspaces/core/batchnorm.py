@@ -154,13 +154,19 @@ def _restoring(network: nn.Module, norms: Iterable[BatchNorm]) -> Iterator[None]
 
 @contextmanager
 def _momenta(norms: Iterable[BatchNorm]) -> Iterator[None]:
-    """Restore momenta at the end."""
-    before = [(norm, norm.momentum) for norm in norms]
+    """Restore momenta at the end, and count no empty batches, which have no mean and variance."""
+
+    def count(norm: Any, inputs: Any, output: Tensor) -> None:
+        if norm.training and norm.num_batches_tracked is not None and not output.numel():
+            norm.num_batches_tracked.sub_(1)
+
+    before = [(norm, norm.momentum, norm.register_forward_hook(count)) for norm in norms]
     try:
         yield
     finally:
-        for norm, momentum in before:
+        for norm, momentum, hook in before:
             norm.momentum = momentum
+            hook.remove()
 
 
 def _run(network: nn.Module, batch: Any, forward: Forward) -> None:

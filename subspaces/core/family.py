@@ -19,6 +19,7 @@ from subspaces.core.nested import feature_similarity, in_groups
 from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
+from subspaces.text import one_of
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -131,7 +132,7 @@ class Subspace(KeepingStatistics):
                 "a point was drawn in a backward pass (activation checkpointing?) and is not the one of the forward "
                 "pass: draw it before, checkpoint(family, x, alpha=family.sample(), use_reentrant=False)"
             )
-        layerwise = {None: self.layerwise, "network": False, "layer": True}[per]
+        layerwise = self.layerwise if per is None else one_of("per", per, ("network", "layer")) == "layer"
         rng: Any = self._buffers["rng"]
         size = (len(self.layout.layers),) if layerwise else ()
         return self.shape.sample(size, partial(randomness.uniform, rng)).to(self._dtype)

@@ -28,9 +28,10 @@ def apply(function: Callable[[Tensor], Any], value: Any) -> Any:
         if isinstance(leaf, MutableMapping):  # which torch takes for no container, such as a tokenizer's encoding
             leaf = copy.copy(leaf)
             leaf.update(apply(function, dict(leaf)))
-        if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
-            entries = [each.name for each in dataclasses.fields(leaf) if each.init]
-            return dataclasses.replace(leaf, **{name: apply(function, getattr(leaf, name)) for name in entries})
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            whole, leaf = leaf, copy.copy(leaf)
+            for name in (each.name for each in dataclasses.fields(whole) if hasattr(whole, each.name)):
+                object.__setattr__(leaf, name, apply(function, getattr(whole, name)))  # also where it is frozen
         return leaf
 
     return pytree.tree_map(change, value)
@@ -179,7 +180,7 @@ def in_groups(
             f"samples={count}: found no tensor to cut in the inputs ({kinds}): pass tensors in tuples, lists or "
             "dicts, or register the class with torch.export.register_dataclass"
         )
-    groups = min(count, size)
+    groups = max(1, min(count, size))
     alphas, outputs, entered = [], [], []
     with watch(network, features) as seen:
         for index in range(groups):

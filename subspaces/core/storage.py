@@ -34,6 +34,7 @@ from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 
 FORMAT, VERSION = "subspaces", "4"
+TRIES = 100  # to read a file that others replace
 _REMEDY = "use another copy"
 _SHAPES: dict[str, type[Shape]] = {kind.__name__: kind for kind in (Bezier, Line, Point, Simplex)}
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
@@ -252,21 +253,31 @@ def _stored(name: str, value: Any) -> Tensor:
 
 def read_tensors(path: Path, header_only: bool = False) -> tuple[dict[str, str], dict[str, Tensor]]:
     """Return header and tensors of a safetensors file; `check` compares them with their checksum."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise DamageError("it is not a file")  # to open a pipe would block
-    path.open("rb").close()  # an error of safetensors would not name the path
-    for last in (False, True):  # once more if the file was replaced meanwhile; also Ctrl-C may become such an error
+    for tries in range(TRIES):
+        before = _stamp(path)
+        path.open("rb").close()  # an error of safetensors would not name the path
         try:
             with safe_open(path, framework="pt") as file:
                 names = [] if header_only else list(file.keys())
-                return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+                found = file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+            if _stamp(path) == before:  # safetensors opens a file twice, and it may be replaced between
+                return found
         except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
             if memory.ran_out(error):
                 raise
-            if last:
+            # the first time it may have been a signal: safetensors makes another error of Ctrl-C
+            if tries and _stamp(path) == before:
                 size = path.stat().st_size
                 raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
-    raise AssertionError
+    raise DamageError(f"it was replaced {TRIES} times while it was read")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what identifies a file; what is not a regular one is refused, as opening a pipe would block."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise DamageError("it is not a file")
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read_header(path: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What several evaluations show: metrics along a subspace, over epochs and over coverage, and on shifted data."""
+"""What several evaluations show: metrics along a subspace, over epochs, and on shifted data."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -78,7 +78,7 @@ def along(group: Group, metric: str, data: str = SPLIT, average: str | None = ""
     frame = frame[frame["average"] == average]
     if not len(frame):
         return Curve(np.zeros(0), np.zeros((len(group.evaluations), 0)))
-    if metric not in frame or not frame[metric].notna().any():
+    if metric not in frame:
         known = [each.name for each in group.evaluations[0].metrics if each.name in frame]
         raise ArgumentError(f"metric={metric!r}: {nearest(metric, known)}")
     runs = {seeds: dict(zip(part["alpha"], part[metric], strict=True)) for seeds, part in frame.groupby("seeds")}
@@ -128,6 +128,8 @@ def shared(evaluations: Sequence[Evaluation]) -> list[Metric]:
 def usual(groups: Iterable[Group]) -> list[Metric]:
     """Return the two metrics that come first: accuracy and calibration of classifiers, else the first two."""
     known = shared([one for group in groups for one in group.evaluations])
+    if not known:
+        raise UserError("the evaluations have no metric in common: expected those of one task")
     named = [each for each in known if each.name in ("accuracy", "ece")]
     return named if len(named) == 2 else known[:2]
 

@@ -241,10 +241,11 @@ class Session:
             return
         about, data, broken, count = max(self.broken, key=lambda one: (one[2] / one[3], one[1] == SPLIT))
         of = "the network" if self.subject.networks else f"alpha = {' and '.join(map(str, about.alphas))}"
+        others = f", beside {len(self.broken) - 1} other measurements with NaN" if len(self.broken) > 1 else ""
         warnings.warn(
-            f"{self.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at {of}, beside "
-            f"{len(self.broken) - 1} other measurements with NaN. They count as wrong, and NLL, calibration and the "
-            "like are NaN: check the inputs for NaN and the weights for a training that diverged",
+            f"{self.subject.name}: {broken} of {count} predictions on the {data} examples are NaN at {of}{others}. "
+            "They count as wrong, and NLL, calibration and the like are NaN: check the inputs for NaN and the weights "
+            "for a training that diverged",
             PredictionWarning,
             stacklevel=3,
         )

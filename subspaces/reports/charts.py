@@ -102,7 +102,7 @@ def _line(one: Series, form: str, suffix: str = "", dash: str = "solid", band: b
     return [go.Scatter(shade, legendgroup=one.label)] * (several and band) + [go.Scatter(line)]
 
 
-# Lines: along the subspace, over the epochs, over the coverage
+# Lines: along the subspace, over the epochs
 
 
 def _along(page: Page) -> Chart | None:

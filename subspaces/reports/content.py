@@ -47,11 +47,9 @@ class Page:
         for each, found in zip(every, counts, strict=True):
             if not found or not each.answers:
                 raise UserError(f"{place(each)} has no evaluated point: run `subspaces evaluate {place(each)}`")
-        if not (metrics := shared(every)):
-            raise UserError("the evaluations have no metric in common: expected those of one task")
         own = [group.evaluations[0].task for group in groups if group.training is None]
         what = "images" if not own else own[0] if own[0] in ("tokens", "pixels") else "examples"
-        return cls(groups, counts[0][0], what, metrics, usual(groups))
+        return cls(groups, counts[0][0], what, shared(every), usual(groups))
 
     @property
     def evaluations(self) -> list[tuple[Group, Evaluation]]:

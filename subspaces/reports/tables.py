@@ -112,7 +112,7 @@ def _headlines(records: Sequence[Evaluation]) -> list[Metric]:
 
 
 def _cells(known: dict[str, float], metrics: Sequence[Metric]) -> list[str]:
-    return [NONE if math.isnan(known.get(m.name, math.nan)) else m.shown(known[m.name]) for m in metrics]
+    return [m.shown(known[m.name]) if m.name in known else NONE for m in metrics]
 
 
 def shift_table(records: Sequence[Evaluation]) -> RichTable:

@@ -351,3 +351,25 @@ def test_a_network_of_two_inputs_is_told_how_to_be_run(make):
     network = net.midpoint() if isinstance(net, Subspace) else net
     outputs = [network.part(x).index_add(0, edges[1], network.part(x)[edges[0]]) for x, edges, _ in batches]
     torch.testing.assert_close(norm.running_mean, torch.stack([out.mean(0) for out in outputs]).mean(0))
+
+
+class Routed(nn.Module):
+    """Two experts, of which the first has a norm and may get no example of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(3), nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = x[:, 0] > 0
+        out = x.clone()
+        out[first] = self.norm(x[first])
+        return self.head(out)
+
+
+def test_a_norm_that_gets_no_example_of_a_batch_does_not_count_it():
+    hit = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)).abs()
+    for batches in ([-hit, hit], [hit, -hit], [-hit, hit, -hit]):
+        found = recalibrate(Subspace(Routed, Line()).midpoint(), batches).norm
+        torch.testing.assert_close(found.running_mean, hit.mean(0))
+        torch.testing.assert_close(found.running_var, hit.var(0))

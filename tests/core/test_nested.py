@@ -106,3 +106,22 @@ def test_a_dataclass_is_cut_into_groups_and_what_cannot_be_is_refused() -> None:
     assert rows == [3, 3, 2, 2]
     with pytest.raises(UserError, match=r"samples=4: found no tensor to cut in the inputs \(Opaque\)"):
         family(Opaque(torch.randn(10, 4)), samples=4)
+    assert family(Scene(torch.randn(0, 4), torch.ones(0, 4)), samples=4).shape == (0, 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Masked:
+    x: torch.Tensor
+    mask: torch.Tensor = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mask", torch.zeros(len(self.x)))
+
+
+def test_a_dataclass_is_changed_as_it_is_and_not_made_anew() -> None:
+    batch = Masked(torch.randn(4, 2))
+    object.__setattr__(batch, "mask", torch.ones(4))
+    found = nested.apply(lambda tensor: tensor[:2], batch)
+    assert (len(found.x), len(batch.x)) == (2, 4)
+    assert torch.equal(found.mask, torch.ones(2))
+    assert nested.batch_size(batch) == 4

@@ -509,3 +509,22 @@ def test_a_file_without_frozen_parameters_is_small_and_comes_back(path):
 def test_a_folder_is_no_family(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a folder: expected the file of a family"):
         load(tmp_path, lambda: nn.Linear(2, 2))
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Subspace(lambda: nn.Linear(2, 2), Line(), seed=seed) for seed in (0, 1))
+    path, opened, real = tmp_path / "family.safetensors", list[Path](), storage.safe_open
+
+    def replaced(file: Path, **options: Any) -> Any:
+        opened.append(file)
+        if len(opened) == 1:
+            save(second, path)
+        return real(file, **options)
+
+    save(first, path)
+    monkeypatch.setattr(storage, "safe_open", replaced)
+    found = load(path, lambda: nn.Linear(2, 2))
+    assert len(opened) == 2
+    assert all(torch.equal(found.omega[name], value) for name, value in second.omega.items())

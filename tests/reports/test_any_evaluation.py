@@ -230,3 +230,21 @@ def test_a_table_has_all_its_numbers_whole_on_a_narrow_terminal(own) -> None:
         for found in (row.metrics, row.scaled):  # without and with a temperature
             told = [f"{100 * found['accuracy']:.2f}", f"{found['nll']:.4f}", f"{found['brier']:.4f}"]
             assert any(part.split()[-4:-1] == told for part in shown)
+
+
+def test_predictions_that_are_nan_are_drawn_and_reported_as_nan(tmp_path: Path) -> None:
+    family = ss.Subspace(lambda: nn.Linear(4, 3), ss.Line())
+    nn.init.constant_(family.vertex(0)["weight"], float("nan"))
+    nn.init.constant_(family.vertex(1)["weight"], float("nan"))
+    test = [(torch.randn(8, 4), torch.zeros(8, dtype=torch.long))]
+    with pytest.warns(UserWarning, match="8 of 8 predictions on the test examples are NaN at alpha = 0.0"):
+        evaluation = ss.evaluate(family, test=test, progress=False)
+    assert "nan" in evaluation.table()
+    for name in ("along", "reliability"):
+        evaluation.plot(name, tmp_path / f"{name}.png")
+    assert evaluation.report(tmp_path / "report.html").is_file()
+    other = ss.evaluate(
+        nn.Linear(4, 1), test=[(torch.randn(8, 4), torch.randn(8, 1))], task="regression", progress=False
+    )
+    with pytest.raises(ss.UserError, match="no metric in common"):
+        ss.plot("along", [evaluation, other])

@@ -108,7 +108,7 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int = 0, first: i
         images: grey (C = 1) or colour (C = 3).
         name: one of `CORRUPTIONS`.
         severity: 1 to 5.
-        seed: another one gives other digital.
+        seed: another one gives other noise.
         first: the number of the first image in its data set.
     """
     corruption = CORRUPTIONS.find(name)

@@ -84,7 +84,7 @@ def _diagram(axes: Axes, below: Axes, answer: GroupAnswer, split: str) -> None:
     axes.bar(centers, accuracy, width, color=BAR, edgecolor="white", linewidth=0.4)
     axes.bar(centers, confidence - accuracy, width, bottom=accuracy, linewidth=0.5, **OVER)
     axes.plot([0, 100], [0, 100], **DIAGONAL)
-    below.bar(centers, 100 * (total / total.sum()), width, color=SHARE, edgecolor="white", linewidth=0.4)
+    below.bar(centers, 100 * (total / max(total.sum(), 1)), width, color=SHARE, edgecolor="white", linewidth=0.4)
     axes.set(ylim=(0, 100), yticks=(0, 25, 50, 75, 100))
     axes.tick_params(labelbottom=False)
     below.set_xlabel("confidence (%)")
