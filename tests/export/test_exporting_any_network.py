@@ -271,6 +271,7 @@ VECTORS_REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (Fixed, {"task": "outputs"}, "the network fails on another number of examples"),
     (Branching, {"task": "outputs"}, "for any number of examples"),
     (vectors, {"task": "outputs", "outputs": "logits"}, "pass task='outputs' alone"),
+    (vectors, {"task": "outputs", "classes": list("abc")}, "classes=.*expected it with a classification only"),
     (vectors, {"task": "output"}, "unknown task 'output'"),
     (vectors, {"task": "tokens"}, r"of shape \(6, 3\): expected logits of shape \[batch, length, classes\]"),
     (vectors, {"outputs": "probabilities"}, "the network's outputs are none"),
@@ -285,6 +286,7 @@ VECTORS_REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 IMAGES_REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (small, {"example": None}, "expected a few inputs of the network"),
+    (small, {"example": torch.rand(0, 2, 4, 4)}, r"a tensor \(0, 2, 4, 4\), torch.float32"),
     (small, {"example": torch.zeros(5, 2, 4, 4).byte()}, "divide bytes by 255"),
     (small, {"example": torch.rand(5, 3, 4, 4)}, r"the network fails on images of shape \(5, 3, 4, 4\)"),
     (small, {"example": torch.full((5, 2, 4, 4), torch.nan)}, "the network returns NaN or infinity"),

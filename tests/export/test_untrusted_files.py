@@ -247,6 +247,7 @@ CHANGED: list[tuple[dict[str, str], str]] = [
     ({"kind": "x"}, "kind is"),
     ({"kind": "family"}, "of a family one point"),
     ({"takes": '{"x": "int64 [n]"}'}, "takes x int64 [n]: expected a classifier of images"),
+    ({"takes": "3"}, "its metadata"),
     ({"mean": "[NaN]"}, "mean is (nan,)"),
     ({"resize": "-1"}, "resize is"),
     ({"version": "9" * 5000}, "of this version"),
