@@ -85,6 +85,17 @@ class Tied(nn.Module):
         return self.output(self.middle(self.embedding(x)))
 
 
+class Wrapped(nn.Module):
+    """Returns what a function makes of the input."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Any:
+        return self.function(x)
+
+
 def gradients(family: ss.Subspace, vertex: int) -> dict[str, Tensor]:
     """Return the gradient of one vertex under the network's own names, where there is one."""
     found = {}

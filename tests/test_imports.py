@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import subspaces
 
 ROOT = Path(subspaces.__file__).parent
@@ -103,22 +101,6 @@ def prints(file: Path) -> list[int]:
 def test_only_the_command_line_prints() -> None:
     found = {place(file): lines for file in FILES if (lines := prints(file))}
     assert set(found) == {"cli"}
-
-
-@pytest.mark.parametrize(
-    ("where", "code", "expected"),
-    [
-        ("evaluation", "from subspaces.core.family import Subspace\nimport subspaces.core.shapes", []),
-        ("core", "from subspaces.evaluation import tasks", ["subspaces.evaluation.tasks"]),
-        ("core", "from subspaces import cli", ["subspaces.cli"]),
-        ("core", "def f():\n    from . import cli", ["subspaces.cli"]),
-        ("core", "import subspaces", ["subspaces"]),
-        ("core", "import argparse", ["argparse"]),
-        ("cli", "import argparse\nfrom subspaces.experiments import demo", []),
-    ],
-)
-def test_the_rule_itself(where, code, expected):
-    assert violations(where, list(imports(ast.parse(code), "subspaces"))) == expected
 
 
 LATER = {"sklearn", "torchmetrics", "matplotlib", "plotly", "torchvision", "timm", "ray", "torch._dynamo"}

@@ -31,17 +31,12 @@ class Masked(nn.Module):
         return out if mask is None else out * mask
 
 
-def pair(kind: type[ss.Subspace] = ss.Subspace, shape: ss.Shape | None = None) -> ss.Subspace:
-    torch.manual_seed(0)
-    return kind(Pair, shape or ss.Line(), seed=0)
-
-
 x, other = torch.randn(5, 3), torch.randn(5, 4)
 
 
 @pytest.mark.parametrize("alpha", [0.3, [0.3, 0.7]], ids=["line", "simplex"])
 def test_all_positions_are_the_networks(alpha):
-    family = pair(shape=ss.Line() if alpha == 0.3 else ss.Simplex(2))
+    family = ss.Subspace(Pair, ss.Line() if alpha == 0.3 else ss.Simplex(2))
     network = family.at(alpha)
     scale = torch.rand(5, 1)
     assert_close(family(x, other, alpha=alpha), network(x, other))
@@ -54,15 +49,10 @@ def test_all_positions_are_the_networks(alpha):
     ("shape", "second"),
     [
         (ss.Line(), 0.3),
-        (ss.Line(), 1),
         (ss.Line(), torch.tensor(0.3)),
         (ss.Line(), [0.1]),
-        (ss.Line(), torch.rand(1)),
-        (ss.Simplex(3), [0.2, 0.3, 0.5]),
         (ss.Simplex(3), (1, 0, 0)),
-        (ss.Simplex(3), torch.tensor([0.2, 0.3, 0.5])),
         (ss.Simplex(3), torch.rand(1, 3)),
-        (ss.Simplex(5), [0.2] * 5),
     ],
 )
 def test_a_point_in_second_place_is_refused_not_taken_for_an_input(shape, second):

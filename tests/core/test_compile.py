@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import subspaces as ss
 
-SHAPES = [ss.Line(), ss.Simplex(3)]
+kinds = pytest.mark.parametrize(("shape", "layerwise"), [(ss.Line(), False), (ss.Simplex(3), True)], ids=repr)
 
 
 @pytest.fixture(autouse=True)
@@ -20,18 +20,6 @@ def _forget_graphs() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()
-
-
-@pytest.fixture
-def counter() -> CompileCounterWithBackend:
-    """Return a backend that traces forward and backward, runs them as they are, and counts the graphs."""
-    return CompileCounterWithBackend("aot_eager")
-
-
-@pytest.fixture
-def forward_counter() -> CompileCounter:
-    """Return a backend that traces the forward pass alone, which is quicker."""
-    return CompileCounter()
 
 
 def make() -> nn.Module:
@@ -55,18 +43,21 @@ def assert_same_state(actual: ss.Subspace, expected: ss.Subspace) -> None:
     assert_close(states[0], states[1])
 
 
-@pytest.mark.parametrize("layerwise", [False, True], ids=["whole", "layerwise"])
-@pytest.mark.parametrize("shape", SHAPES, ids=repr)
-def test_training_is_one_graph_and_the_same_as_eager(shape: ss.Shape, layerwise: bool, counter):
+@kinds
+def test_training_is_one_graph_and_the_same_as_eager(shape: ss.Shape, layerwise: bool):
+    counter = CompileCounterWithBackend("aot_eager")
     eager = family(shape, layerwise=layerwise)
     original = copy.deepcopy(eager)
-    compiled = torch.compile(original, backend=counter, fullgraph=True)
-    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (eager, compiled)]
+
+    def loss_of(module: ss.Subspace, x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(module(x), y) + module.penalty(beta=2.0)
+
+    compiled = torch.compile(loss_of, backend=counter, fullgraph=True)
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.1) for module in (eager, original)]
     losses = []
     for step in range(4):
-        x, y = batch(step)
-        for module, optimizer in zip((eager, compiled), optimizers, strict=True):
-            loss = F.cross_entropy(module(x), y)
+        for function, module, optimizer in zip((loss_of, compiled), (eager, original), optimizers, strict=True):
+            loss = function(module, *batch(step))
             losses.append(loss.detach())
             optimizer.zero_grad()
             loss.backward()
@@ -78,10 +69,9 @@ def test_training_is_one_graph_and_the_same_as_eager(shape: ss.Shape, layerwise:
     assert counter.frame_count == 1
 
 
-@pytest.mark.parametrize("layerwise", [False, True], ids=["whole", "layerwise"])
-@pytest.mark.parametrize("shape", SHAPES, ids=repr)
-def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bool, forward_counter):
-    eager = family(shape, layerwise=layerwise).eval()
+@kinds
+def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bool):
+    eager, forward_counter = family(shape, layerwise=layerwise).eval(), CompileCounter()
     compiled = torch.compile(eager, backend=forward_counter, fullgraph=True)
     x, _ = batch(0)
     outputs = []
@@ -91,26 +81,6 @@ def test_given_alpha_varies_without_recompilation(shape: ss.Shape, layerwise: bo
         assert_close(outputs[-1], eager(x, alpha=alpha))
     assert forward_counter.frame_count == 1
     assert not torch.allclose(outputs[0], outputs[1])
-
-
-@pytest.mark.parametrize("shape", [ss.Line(), ss.Simplex(3)], ids=repr)
-def test_penalty_and_loss_are_one_graph(shape: ss.Shape, counter):
-    eager = family(shape)
-    original = copy.deepcopy(eager)
-
-    def loss(module: ss.Subspace, x: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(module(x), y) + module.penalty(beta=2.0)
-
-    compiled = torch.compile(loss, backend=counter, fullgraph=True)
-    for step in range(4):
-        results = [function(module, *batch(step)) for function, module in ((loss, eager), (compiled, original))]
-        assert_close(results[1], results[0])
-        for result in results:
-            result.backward()
-    for name, omega in eager.omega.items():
-        assert_close(original.omega[name].grad, omega.grad)
-    assert_same_state(original, eager)
-    assert counter.frame_count == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it imports the compiler

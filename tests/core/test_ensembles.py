@@ -9,6 +9,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from helpers import Wrapped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,18 +18,16 @@ from subspaces import Bezier, Ensemble, Line, Simplex, Subspace
 
 
 class Net(nn.Module):
-    """A small network with batch norm; `wrap` makes its output, for example a dict."""
+    """A small network with batch norm."""
 
-    def __init__(self, wrap: Any = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(3, 5)
         self.norm = nn.BatchNorm1d(5)
         self.last = nn.Linear(5, 4)
-        self.wrap = wrap
 
-    def forward(self, x: Tensor, shift: float = 0.0) -> Any:
-        y = self.last(self.norm(self.first(x)).relu()) + shift
-        return y if self.wrap is None else self.wrap(y)
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.norm(self.first(x)).relu())
 
 
 def softmax(logits: Tensor, dim: int) -> Tensor:
@@ -52,17 +51,6 @@ def named(y: Tensor) -> dict[str, Tensor]:
 
 def logits(output: dict[str, Tensor]) -> Tensor:
     return output["logits"]
-
-
-class Wrapped(nn.Module):
-    """Return what a function makes of the input."""
-
-    def __init__(self, wrap: Any) -> None:
-        super().__init__()
-        self.wrap = wrap
-
-    def forward(self, x: Tensor) -> Any:
-        return self.wrap(x)
 
 
 # The average
@@ -240,14 +228,12 @@ def test_the_disagreement_of_numbers_is_the_variance_of_the_means():
 @pytest.mark.parametrize(
     ("shape", "alphas"),
     [
-        (Line(), [0.0, 0.25, 1.0]),
         (Line(), torch.tensor([0.1, 0.9])),
         (Bezier(2), [0.2, 0.8]),
-        (Simplex(3), [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]]),
         (Simplex(3), torch.eye(3)),
         (Line(), [0.9, [0.1, 0.2, 0.3]]),
     ],
-    ids=["floats", "tensor", "curve", "simplex", "matrix", "forms"],
+    ids=["tensor", "curve", "matrix", "forms"],
 )
 @pytest.mark.parametrize("average", ["probabilities", "logits"])
 def test_the_ensemble_of_a_family_has_its_points_as_members(shape, alphas, average):
@@ -263,17 +249,13 @@ def test_the_ensemble_of_a_family_has_its_points_as_members(shape, alphas, avera
 # One module
 
 
-def moments(y: Tensor) -> tuple[Tensor, Tensor]:
-    return y[:, :2], y[:, 2:].exp()
-
-
-@pytest.mark.parametrize(("average", "wrap"), [("mixture", moments), ("probabilities", named)])
-def test_it_compiles_without_a_break(average, wrap):
-    ensemble, x = Ensemble([Net(wrap).eval() for _ in range(3)], average), torch.randn(6, 3)
-    compiled = torch.compile(ensemble, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), ensemble(x))
-    predict = torch.compile(ensemble.predict, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(predict(x), ensemble.predict(x))
+def test_it_compiles_without_a_break():
+    x, ends = torch.randn(6, 3), {"mixture": lambda y: (y[:, :2], y[:, 2:].exp()), "probabilities": named}
+    mixture, classes = (Ensemble(ending_in(trio(), end), average) for average, end in ends.items())
+    compiled = torch.compile(mixture, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), mixture(x))
+    predict = torch.compile(classes.predict, backend="eager", fullgraph=True)
+    torch.testing.assert_close(predict(x), classes.predict(x))
 
 
 # Bad input
@@ -293,33 +275,15 @@ def constant(output: Any) -> list[nn.Module]:
         (lambda: Ensemble(trio(), "votes"), ValueError, "average='votes': expected one of 'probabilities', 'logits'"),
         (lambda: Ensemble(trio(), "output"), ValueError, r"average='output': did you mean 'outputs'\?"),
         (lambda: Ensemble(constant(1.0)), TypeError, "return a float: expected one"),
-        (
-            lambda: Ensemble(constant(torch.distributions.Normal(0.0, 1.0))),
-            TypeError,
-            "return a Normal: expected one",
-        ),
-        (
-            lambda: Ensemble(trio(), select=lambda output: 1.0),
-            TypeError,
-            "returns a float: expected one",
-        ),
+        (lambda: Ensemble(trio(), select=lambda output: 1.0), TypeError, "returns a float: expected one"),
         (lambda: Ensemble(constant(torch.tensor([1, 2])), "outputs"), TypeError, "return a tensor of torch.int64"),
-        (
-            lambda: Ensemble([*constant(torch.zeros(2)), *constant(torch.zeros(3))]),
-            ValueError,
-            "expected the same from",
-        ),
-        (
-            lambda: Ensemble([Wrapped(lambda x: x[:, 0])]),
-            ValueError,
-            "for a batch of 6: expected .batch, classes",
-        ),
+        (lambda: Ensemble([Wrapped(torch.zeros_like), Net()]), ValueError, "expected the same from"),
+        (lambda: Ensemble([Wrapped(lambda x: x[:, 0])]), ValueError, "for a batch of 6: expected .batch, classes"),
         (lambda: Ensemble(trio(), dim=2), ValueError, r"dim=2: expected a dimension.*\(6, 4\)"),
         (lambda: Ensemble(trio(), outputs="probability"), ValueError, "did you mean 'probabilities'"),
         (lambda: Ensemble(trio(), "outputs", outputs="logits"), ValueError, "expected it with an average of classes"),
         (lambda: Ensemble(trio(), dim="last"), TypeError, "dim='last': expected an integer"),
         (lambda: Ensemble(trio(), dim=-3), ValueError, r"dim=-3: expected a dimension.*\(6, 4\)"),
-        (lambda: Ensemble([Wrapped(lambda x: x.sigmoid())], "sigmoid"), ValueError, "look like probabilities"),
     ],
 )
 def test_what_cannot_be_averaged_is_refused(make, error, words):

@@ -76,13 +76,6 @@ def test_tensors_come_back_with_their_header(tmp_path: Path):
     assert path.read_bytes() == content
 
 
-def test_what_a_file_cannot_hold_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"the state .a. is a tensor with torch\.sparse_coo: only dense"):
-        storage.write_tensors(tmp_path / "file", {"a": torch.eye(2).to_sparse()}, {})
-    with pytest.raises(ValueError, match=r"the state b has dtype torch\.uint1"):
-        storage.write_tensors(tmp_path / "file", {"b": torch.empty(0, dtype=torch.uint1)}, {})
-
-
 def test_what_is_no_file_is_not_opened(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()

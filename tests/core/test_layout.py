@@ -1,4 +1,3 @@
-import pytest
 import torch
 from helpers import Small, quick
 from hypothesis import given
@@ -54,18 +53,6 @@ def test_pack_and_unpack_are_inverse(parts):
             assert view.is_contiguous() or not named[name].is_contiguous()
     assert unpacked.keys() == named.keys()
     assert all(torch.equal(unpacked[name], named[name]) for name in named)
-
-
-@pytest.mark.parametrize("shape", [(8, 3, 3, 3), (8, 3, 1, 1), (4, 1, 3, 3)])
-def test_channels_last_weights_stay_so_without_a_copy(shape):
-    conv = nn.Conv2d(shape[1], shape[0], shape[2:]).to(memory_format=torch.channels_last)
-    group = next(group for group in Layout.of(conv).groups if group.penalised)
-    row = group.pack(dict(conv.named_parameters()))
-    view = group.unpack(row)["weight"]
-    assert view.is_contiguous(memory_format=torch.channels_last)
-    assert view.data_ptr() == row.data_ptr()
-    view.fill_(1)
-    assert row.eq(1).all()
 
 
 def test_groups_by_label_and_penalty():

@@ -55,9 +55,19 @@ def flat(net: nn.Module) -> Any:
 PATTERNS = [configured, own_head, flat]
 
 
-@pytest.mark.parametrize("penalised", [None, lambda name, p: name.startswith("score")])
+def sgd(groups: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
+
+
+def adam(groups: Any) -> torch.optim.Optimizer:
+    return torch.optim.Adam(groups, lr=0.01, weight_decay=0.01)
+
+
+@pytest.mark.parametrize(("stepping", "penalised"), [(sgd, None), (adam, lambda name, p: name.startswith("score"))])
 @pytest.mark.parametrize("get_groups", PATTERNS)
-def test_a_family_is_trained_as_plain_networks_by_hand(get_groups: Callable[..., Any], penalised: Any) -> None:
+def test_a_family_is_trained_as_plain_networks_by_hand(
+    get_groups: Callable[..., Any], stepping: Callable[..., torch.optim.Optimizer], penalised: Any
+) -> None:
     torch.manual_seed(0)
     options = {} if penalised is None else {"penalised": penalised}
     base = Net().frozen.state_dict()
@@ -70,10 +80,7 @@ def test_a_family_is_trained_as_plain_networks_by_hand(get_groups: Callable[...,
     family = ss.Subspace(make, ss.Simplex(3), seed=0, groups=get_groups, **options)
     vertices = [family.at(corner.tolist()) for corner in torch.eye(3)]
 
-    def sgd(groups: Any) -> torch.optim.Optimizer:
-        return torch.optim.SGD(groups, lr=0.1, momentum=0.9, weight_decay=0.01)
-
-    optimizer, others = sgd(family.parameter_groups()), [sgd(get_groups(vertex)) for vertex in vertices]
+    optimizer, others = stepping(family.parameter_groups()), [stepping(get_groups(vertex)) for vertex in vertices]
     for _ in range(3):
         tokens, alpha = torch.randint(7, (2, 5)), family.sample()
         optimizer.zero_grad()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.testing import assert_close
 
 import subspaces as ss
@@ -186,6 +187,68 @@ def test_compiled_code_may_use_a_block(whole):
     for found, wanted in zip(family.parameters(), expected.parameters(), strict=True):
         assert_close(found.grad, wanted.grad)
     assert not list(family.template.parameters())
+
+
+# Patterns of public training scripts
+
+
+class LanguageModel(nn.Module):
+    """That of pytorch/examples, in small: tied weights and a hidden state that the script keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder, self.rnn, self.decoder = nn.Embedding(9, 6), nn.LSTM(6, 6, 2), nn.Linear(6, 9)
+        self.decoder.weight = self.encoder.weight
+
+    def init_hidden(self, batch: int) -> tuple[Tensor, Tensor]:
+        weight = next(self.parameters())
+        return weight.new_zeros(2, batch, 6), weight.new_zeros(2, batch, 6)
+
+    def forward(self, tokens: Tensor, hidden: Any) -> tuple[Tensor, Any]:
+        found, hidden = self.rnn(self.encoder(tokens), hidden)
+        return self.decoder(found).log_softmax(-1), hidden
+
+
+def test_an_lstm_language_model_keeps_its_hidden_state() -> None:
+    family, tokens = made(make=LanguageModel), torch.randint(9, (3, 4, 2))
+    optimizer = torch.optim.SGD(family.parameters(), lr=0.1)
+    with pytest.raises(AttributeError, match=r"net.init_hidden"):
+        family.init_hidden(2)
+    with family.point() as net:
+        hidden = net.init_hidden(2)
+    for part in tokens:
+        hidden = tuple(each.detach() for each in hidden)
+        optimizer.zero_grad()
+        with family.point() as net:
+            found, hidden = net(part[:-1], hidden)
+            F.nll_loss(found.flatten(0, 1), part[1:].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(family.parameters(), 0.25)
+        optimizer.step()
+    family.eval()
+    plain = family.midpoint()
+    with torch.no_grad(), family.point() as net:
+        state, expected = net.init_hidden(1), plain.init_hidden(1)
+        for token in torch.tensor([[[3]], [[5]]]):
+            found, state = net(token, state)
+            wanted, expected = plain(token, expected)
+            assert_close(found, wanted)
+
+
+def test_the_closure_of_lbfgs_evaluates_one_point() -> None:
+    family, x = made(make=lambda: nn.Linear(3, 1)), torch.randn(20, 3)
+    y = x @ torch.tensor([[1.0], [2.0], [3.0]]) + 4
+    optimizer = torch.optim.LBFGS(family.parameters(), line_search_fn="strong_wolfe")
+    alpha = family.sample()
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        with family.point(alpha) as net:
+            loss = F.mse_loss(net(x), y)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert F.mse_loss(family(x, alpha=alpha), y) < 1e-3
 
 
 # What a family does not have

@@ -40,12 +40,6 @@ def test_forms_of_one_point_on_a_line(alpha):
         assert c.tolist() == [0.75, 0.25]
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor])
-def test_forms_of_one_point_on_a_simplex(form):
-    for c in PLANE.coefficients(form(POINT)).values():
-        torch.testing.assert_close(c, torch.tensor(POINT, dtype=torch.float64), check_dtype=False)
-
-
 @pytest.mark.parametrize("form", [list, np.array, torch.tensor])
 def test_one_point_per_layer(form):
     line = by_name(LINE, form([0.1, 0.2, 0.3]))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import Wrapped
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -182,17 +183,6 @@ def test_a_family_on_a_gpu_chooses_the_same() -> None:
 GOOD = batched(inputs(), torch.arange(N) % 3)
 
 
-class Ending(nn.Module):
-    """A network and what it ends in."""
-
-    def __init__(self, end: Callable[[Tensor], Tensor], classes: int = 3) -> None:
-        super().__init__()
-        self.net, self.end = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, classes)), end
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.end(self.net(x))
-
-
 @pytest.mark.parametrize("by", ["nll", "accuracy", "entropy"])
 @pytest.mark.parametrize(
     ("outputs", "end", "classes"),
@@ -204,7 +194,8 @@ class Ending(nn.Module):
 )
 def test_networks_that_end_in_probabilities(by: Any, outputs: Any, end: Any, classes: int) -> None:
     """They choose as those without that end do; unsaid, probabilities are refused."""
-    families = [family_of(ss.Line(), lambda end=end: Ending(end, classes)) for end in (end, lambda x: x)]
+    ends = (Wrapped(end), nn.Identity())
+    families = [family_of(ss.Line(), lambda end=end: nn.Sequential(nn.Linear(5, classes), end)) for end in ends]
     examples = [(inputs(), torch.arange(N) % max(classes, 2))]
     if outputs == "probabilities":
         with pytest.raises(ValueError, match=r"look like probabilities.*pass outputs='probabilities'"):
@@ -224,12 +215,8 @@ def test_networks_that_end_in_probabilities(by: Any, outputs: Any, end: Any, cla
         ({"per": "weight"}, r"per='weight': expected one of 'network', 'layer'"),
         ({"outputs": "softmax"}, r"outputs='softmax': expected one of 'logits', 'probabilities'"),
         ({"outputs": "probabilities"}, r"outputs='probabilities': the network's outputs are none"),
-        (
-            {"outputs": "logits", "by": squared},
-            r"outputs='logits': a function by= gets outputs as they are",
-        ),
+        ({"outputs": "logits", "by": squared}, r"outputs='logits': a function by= gets outputs as they are"),
         ({"points": 1}, r"points=1: expected at least 2"),
-        ({"steps": 0}, r"steps=0: expected at least 1"),
         ({"folds": -1}, r"folds=-1: expected at least 0"),
         ({"level": 1}, r"level=1: expected a probability between 0 and 1"),
         ({"loader": []}, r"a loader without examples"),

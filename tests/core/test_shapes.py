@@ -45,14 +45,6 @@ def test_coefficients_of_a_draw_are_a_convex_combination(shape, seed):
 
 
 @quick
-@given(bends, st.floats(0, 1))
-def test_bezier_has_bernstein_coefficients(bends, alpha):
-    c = Bezier(bends).coefficients(torch.tensor(alpha, dtype=torch.float64))
-    degree = bends + 1
-    np.testing.assert_allclose(c, stats.binom.pmf(range(degree + 1), degree, alpha), rtol=1e-9, atol=1e-12)
-
-
-@quick
 @given(bends, numbers)
 def test_bezier_is_repeated_interpolation(bends, alpha):
     points = torch.randn(bends + 2, 4, dtype=torch.float64)

@@ -135,6 +135,6 @@ def test_a_family_that_runs_again_in_a_backward_pass_counts_once():
     for x in batches(3):
         alpha = family.sample()
         checkpoint(family, x, alpha=alpha, use_reentrant=False).sum().backward()
-        plain(x, alpha=alpha).sum().backward()
+        plain(x, alpha=alpha)
     for found, expected in zip(running(family.template), running(plain.template), strict=True):
         assert torch.equal(found, expected)

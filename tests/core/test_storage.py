@@ -4,8 +4,6 @@ import copy
 import json
 import os
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -313,9 +311,7 @@ def test_numbers_types_shapes_and_the_header_are_protected_by_the_checksum(path)
 def test_another_version_or_a_foreign_file_is_refused(version, path):
     save(Subspace(Net, Line()), path)
     save_file(load_file(path), path, {**storage.read_header(path), "version": version})
-    with pytest.raises(
-        FileError, match=f"{path} has format version {version}, expected {VERSION}: load it with the release"
-    ):
+    with pytest.raises(FileError, match=f"{path} has format version {version}, expected {VERSION}: load it with"):
         load(path, Net)
     save_file(Net().state_dict(), path, {"format": "pt"})
     with pytest.raises(FileError, match=f"{path} is a safetensors file but not a family.*subspaces.save"):
@@ -388,50 +384,6 @@ def test_an_error_while_saving_leaves_the_old_file_and_no_other(attempt, error, 
         attempt(path)
     assert os.listdir(path.parent) == [path.name]
     assert path.read_bytes() == before
-
-
-KILLED = """
-import os, signal, sys, time
-import torch
-from torch import nn
-from subspaces import Line, Subspace, load, save
-
-path = sys.argv[1]
-family = Subspace(lambda: nn.Linear(1000, 200), Line())
-
-def write(number):
-    with torch.no_grad():
-        for omega in family.omega.values():
-            omega.fill_(number)
-    save(family, path)
-
-write(-1)
-for round in range(2):
-    before = os.stat(path)
-    child = os.fork()
-    if not child:
-        try:
-            for number in range(10**6):
-                write(number)
-        finally:
-            os._exit(1)
-    while os.stat(path).st_mtime_ns == before.st_mtime_ns:
-        time.sleep(0.001)
-    time.sleep(0.01 * round)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    loaded = load(path, nn.Linear(1000, 200))
-    print(*{float(value) for omega in loaded.omega.values() for value in omega.unique()})
-"""
-
-
-def test_a_killed_process_leaves_a_whole_file(path):
-    options = {"capture_output": True, "text": True, "timeout": 120, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED, str(path)], check=False, **options)
-    assert done.returncode == 0, done.stderr
-    rounds = [line.split() for line in done.stdout.splitlines()]
-    assert len(rounds) == 2
-    assert all(len(numbers) == 1 and float(numbers[0]) >= 0 for numbers in rounds)  # of one save, all of it
 
 
 @pytest.mark.gpu

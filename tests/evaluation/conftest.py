@@ -25,7 +25,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "held-out": {"recipe": "digits-line", "validation": 200},
         "curve": {"recipe": "digits-curve"},
         "simplex": {"recipe": "digits-simplex"},
-        "six": {"recipe": "digits-simplex", "vertices": 6, "epochs": 1},
         "lenet": {"recipe": "digits-standard", "network": "lenet", "epochs": 1},
     }
     return {name: ss.train(**{**settings, **changes})[0].folder for name, changes in wanted.items()}

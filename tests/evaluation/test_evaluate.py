@@ -19,11 +19,6 @@ from subspaces.evaluation import Evaluation, Row
 from subspaces.evaluation.rows import pictures
 from subspaces.experiments.training import Run, RunError
 
-# Numbers
-
-
-# Examples
-
 
 def test_examples_are_the_images_that_change(runs: Callable[..., list[Path]]) -> None:
     (folder,) = runs("line")

@@ -67,9 +67,6 @@ def whole(folder: Path) -> dict[str, Any]:
     return {name: each for name, each in values.items() if name not in ("environment", "training")}
 
 
-# The store
-
-
 # Nothing is measured twice
 
 

@@ -40,16 +40,8 @@ def test_areas_and_rates_are_those_of_scikit_learn(inside: list[float], outside:
     assert (auroc(*found), fpr95(*found)) == pytest.approx(independent(inside, outside))
 
 
-def test_scores_are_those_of_scipy() -> None:
-    torch.manual_seed(0)
-    logits = 3 * torch.randn(3, 7, 5)
-    p = logits.double().softmax(-1).numpy()
-    mean = p.mean(0)
-    found = scores([Classes(each) for each in logits])
-    assert found["probability"].numpy() == pytest.approx(mean.max(1))
-    assert found["entropy"].numpy() == pytest.approx(-entropy(mean, axis=1))
-    assert found["disagreement"].numpy() == pytest.approx(entropy(p, axis=2).mean(0) - entropy(mean, axis=1))
-    alone = Classes(logits[0])
+def test_disagreement_is_of_different_networks_that_may_be_certain() -> None:
+    alone = Classes(3 * torch.randn(7, 5))
     assert list(scores([alone])) == list(scores([alone, alone])) == ["probability", "entropy"]
     certain = torch.tensor([[[0.0, -torch.inf]], [[-torch.inf, 0.0]]])
     assert float(scores([Classes(each) for each in certain])["disagreement"]) == pytest.approx(-np.log(2))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from helpers import Wrapped
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -18,17 +19,10 @@ def data(classes: int = 3) -> list[tuple[Tensor, Tensor]]:
     return [(x[:25], (x[:25, 0] > 0).long() % classes), (x[25:], (x[25:, 0] > 0).long() % classes)]
 
 
-class Ending(nn.Module):
-    """A linear classifier that ends in a function."""
-
-    def __init__(self, function, classes: int = 3) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.last = nn.Linear(4, classes)
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(self.last(x))
+def Ending(function, classes: int = 3) -> nn.Module:
+    """Return a linear classifier that ends in a function."""
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, classes), Wrapped(function))
 
 
 SEVERAL = {
@@ -141,19 +135,6 @@ def test_another_form_of_batch_names_forward():
 X, Y = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 3
 BROKEN = torch.where(torch.arange(40)[:, None] < 10, torch.nan, X)
 CLEAN = [(X, Y)]
-NAN_METRICS = ("nll", "brier", "ece", "adaptive_ece")
-
-
-class NaN(nn.Module):
-    """A network that diverged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.head(x)
-        return out * torch.nan
 
 
 class Cliff(nn.Module):
@@ -202,7 +183,7 @@ def test_a_point_of_nan_is_never_chosen() -> None:
 
 
 def test_there_is_no_best_of_nothing_but_nan() -> None:
-    family = ss.Subspace(NaN, ss.Line())
+    family = ss.Subspace(lambda: nn.Sequential(nn.Linear(4, 3), Wrapped(lambda y: y * torch.nan)), ss.Line())
     with pytest.warns(PredictionWarning):
         found = ss.evaluate(family, test=CLEAN, validation=CLEAN, progress=False)
     assert not found.choices or all(math.isfinite(each.reported["validation"][each.by]) for each in found.choices)

@@ -1,7 +1,6 @@
 """Evaluations as files and frames: what is saved is loaded, what is damaged is named; and images that change."""
 
 import dataclasses
-import itertools
 import json
 import math
 from collections.abc import Callable
@@ -14,15 +13,13 @@ import pytest
 import torch
 from evaluation_cases import LOADERS, TEST, family
 from helpers import resealed
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 import subspaces as ss
 from subspaces.core.storage import FileError
 from subspaces.evaluation import files
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.rows import Training, choose, small_pictures
+from subspaces.evaluation.rows import Training, small_pictures
 
 TRAINING = Training("g", "l", {"a": 1}, {}, [1, "x"], [0], "d", "f", "n", 0.0, 1, 2, [{"epoch": 1}], None, "", {})
 
@@ -97,18 +94,10 @@ def test_what_is_no_evaluation_is_refused(text: str, tmp_path: Path) -> None:
         Evaluation.load(tmp_path / "none")
 
 
-@dataclasses.dataclass
-class Record:
-    a: Any
-    b: dict[str, Any]
-
-
 def test_numbers_that_json_does_not_have_are_objects_that_name_them():
-    value = {"a": [[1, 2.5], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
+    value = {"a": [[1, math.nan], {"b": math.inf}], "c": {"d": None, "e": "ω"}, "f": [True, "float"]}
     found = json.loads(files.to_json(value))
-    assert found == {**value, "a": [[1, 2.5], {"b": {"float": "inf"}}]}
-    record = json.loads(files.to_json(Record((1, math.nan), {"x": 1e-300})))
-    assert record == {"a": [1, {"float": "nan"}], "b": {"x": 1e-300}}
+    assert found == {**value, "a": [[1, {"float": "nan"}], {"b": {"float": "inf"}}]}
 
 
 # Lines
@@ -153,18 +142,3 @@ def test_small_pictures_of_any_numbers_are_stretched_and_others_are_left_out() -
     assert torch.equal(small_pictures(torch.ones(2, 1, 4, 4)), torch.zeros(2, 1, 4, 4).byte())  # type: ignore[arg-type]
     for other in (torch.zeros(2, 4, 8, 8), torch.zeros(2, 1, 64, 65)):
         assert small_pictures(other) is None
-
-
-@given(st.integers(1, 5), st.integers(1, 30), st.integers(0, 10**6), st.integers(1, 40))
-@settings(max_examples=60, deadline=None)
-def test_the_choice_is_that_of_sorted_tuples(p: int, n: int, seed: int, limit: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    predicted = torch.randint(4, (p, n), generator=generator)
-    confidence = torch.randint(1, 4, (p, n), generator=generator) / 4  # sums are exact, ties are common
-    columns, sure = predicted.t().tolist(), confidence.sum(0).tolist()
-    keys = [
-        (-len(set(column)), -sum(a != b for a, b in itertools.pairwise(column)), -sure[index], index)
-        for index, column in enumerate(columns)
-    ]
-    expected = [key[-1] for key in sorted(keys) if key[0] < -1][:limit]
-    assert choose(predicted, confidence, limit).tolist() == expected

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from evaluation_cases import LOADERS, TEST, TRAINING, Batches, Independent, Runs, about, evaluate, family, softmax
+from helpers import Wrapped
 from PIL import Image
 from sklearn.metrics import log_loss
 from torch import Tensor, nn
@@ -99,16 +100,10 @@ def pictures() -> tuple[Tensor, Tensor]:
     return images, torch.randint(4, (20,), generator=generator)
 
 
-class Sees(nn.Module):
-    """Takes bytes as well as numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(3 * 64, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head((x / 255 if x.dtype == torch.uint8 else x).flatten(1))
-        return logits
+def sees() -> nn.Module:
+    """Return a network that takes bytes as well as numbers."""
+    numbers = Wrapped(lambda x: (x / 255 if x.dtype == torch.uint8 else x).flatten(1))
+    return nn.Sequential(numbers, nn.Linear(3 * 64, 4))
 
 
 def loader(images: Tensor, labels: Tensor, batch: int, scale: Any) -> Batches:
@@ -132,7 +127,7 @@ def test_images_of_any_loader_are_corrupted_as_bytes(name: str) -> None:
     scale, constants = SCALES[name]
     images, labels = pictures()
     torch.manual_seed(1)
-    line = ss.Subspace(Sees, ss.Line())
+    line = ss.Subspace(sees, ss.Line())
     wanted = ss.Corruptions(["fog", "gaussian_noise"], [1, 5], seed=3, **constants)
     settings: dict[str, Any] = {"progress": False, **LINE}
     made = ss.evaluate(line, test=loader(images, labels, 7, scale), corruptions=wanted, **settings)
@@ -241,7 +236,7 @@ def test_corruptions_are_named_in_the_order_of_the_catalogue_and_wrong_ones_refu
 
 
 def test_normalised_images_need_their_constants_and_runs_bring_theirs(runs: Runs) -> None:
-    batches, line = loader(*pictures(), 20, SCALES["normalised"][0]), ss.Subspace(Sees, ss.Line())
+    batches, line = loader(*pictures(), 20, SCALES["normalised"][0]), ss.Subspace(sees, ss.Line())
     with pytest.raises(ValueError, match=r"values from -\d.* to 4.*pass ss.Corruptions\(mean=…, std=…\)"):
         ss.evaluate(line, test=batches, corruptions="fog", progress=False)
     wrong = ss.Corruptions("fog", mean=(0.5, 0.5), std=(0.2, 0.2))

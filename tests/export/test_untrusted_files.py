@@ -239,18 +239,15 @@ def test_a_graph_that_is_not_what_its_metadata_says(model: Any, said: str, image
 
 CHANGED: list[tuple[dict[str, str], str]] = [
     ({"classes": "[]"}, "classes is ()"),
-    ({"classes": "3"}, "classes is 3"),
     ({"classes": "[1, 2]"}, "classes is (1, 2)"),
     ({"classes": '["a", "b"]'}, "expected [(1, 2)]"),
     ({"classes": "{"}, "its metadata"),
     ({"image_shape": "[1]"}, "its metadata"),
     ({"image_shape": "[1, 9000, 9000]"}, "image_shape is (1, 9000, 9000)"),
-    ({"image_shape": "[1, 8, 0]"}, "image_shape is"),
     ({"kind": "x"}, "kind is"),
     ({"kind": "family"}, "of a family one point"),
     ({"takes": '{"x": "int64 [n]"}'}, "takes x int64 [n]: expected a classifier of images"),
     ({"takes": "3"}, "its metadata"),
-    ({"mean": '["x"]'}, "mean is ('x',)"),
     ({"mean": "[NaN]"}, "mean is (nan,)"),
     ({"resize": "-1"}, "resize is"),
     ({"version": "9" * 5000}, "of this version"),

@@ -14,7 +14,7 @@ pytest.importorskip("accelerate", reason="accelerate is not installed, which tra
 pytest.importorskip("peft", reason="peft is not installed")
 
 import peft
-from hf_models import TOKENS, arguments, assert_same, classified, classifier
+from hf_models import TOKENS, arguments, classified, classifier
 from torch.nn import functional as F
 from torch.testing import assert_close
 
@@ -47,17 +47,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> ss.Subspace:
     settings = arguments(tmp_path_factory.mktemp("trained"), max_steps=6, learning_rate=0.05)
     SubspaceTrainer(family, settings, train_dataset=classified()).train()
     return family.eval()
-
-
-def test_a_file_of_adapters_is_small_and_loads_onto_the_same_base(trained: ss.Subspace, tmp_path: Path) -> None:
-    small, whole = tmp_path / "small.safetensors", tmp_path / "whole.safetensors"
-    ss.save(trained, small, shared=False)
-    ss.save(trained, whole)
-    shared = sum(parameter.nbytes for parameter in trained.template.parameters())
-    assert whole.stat().st_size - small.stat().st_size > 0.5 * shared  # what is left holds a checksum of each
-    assert_same(dict(ss.load(small, with_lora()).state_dict()), dict(trained.state_dict()))
-    with pytest.raises(ss.FileError, match="saved without its frozen parameters"):
-        ss.load(small, with_lora(1))
 
 
 def test_the_midpoint_merges_into_a_plain_model(trained: ss.Subspace, tmp_path: Path) -> None:

@@ -73,6 +73,15 @@ def saved(own, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
+def reported(saved, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of these files, as the command line writes it."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    result = CliRunner().invoke(app, ["report", *map(str, saved), "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    return path
+
+
+@pytest.fixture(scope="module")
 def regression() -> ss.Evaluation:
     test = batches(COUNT, lambda x: x[:, 0] + x[:, 1] / 10, 5)
     settings: dict[str, Any] = {"task": "regression", "name": "numbers", "grid": GRID, "progress": False}
@@ -140,20 +149,18 @@ def test_a_regression_has_figures(regression) -> None:
     assert axes.lines[1].get_ydata()[1] == pytest.approx(regression["pair"].rmse)
 
 
-def test_files_are_drawn_and_told_as_what_is_in_hand(own, saved, tmp_path: Path) -> None:
+def test_files_are_drawn_and_told_as_what_is_in_hand(own, saved, reported, tmp_path: Path) -> None:
     hand, files = (ss.plot("along", some, metric="ece") for some in (list(own.values()), saved))
     for one, other in zip(hand.axes[0].lines, files.axes[0].lines, strict=True):
         assert np.array_equal(one.get_ydata(), other.get_ydata())
-    result = CliRunner().invoke(app, ["report", *map(str, saved), "-o", str(tmp_path / "files.html")])
-    assert result.exit_code == 0, result.output
-    assert data_of(ss.report(list(own.values()), tmp_path / "hand.html")) == data_of(tmp_path / "files.html")
+    assert data_of(ss.report(list(own.values()), tmp_path / "hand.html")) == data_of(reported)
 
 
 # The page
 
 
-def test_the_page_of_networks_of_ones_own(own, saved, visit, tmp_path: Path) -> None:
-    page = visit(ss.report(saved, tmp_path / "report.html"))
+def test_the_page_of_networks_of_ones_own(own, saved, reported, visit) -> None:
+    page = visit(reported)
     shown = table(page, "#facts")
     at = shown["head"].index("NLL")
     lines = [line for line in shown["body"] if len(line) > 1]  # several have an answer of one name

@@ -77,10 +77,10 @@ def changed(folder: Path, to: Path, **fields) -> Path:
 # What all figures have in common
 
 
-def test_files_are_what_their_endings_say_and_the_same_every_time(made, drawn, tmp_path: Path):
-    figure = drawn("along")
+def test_files_are_what_their_endings_say_and_the_same_every_time(made, tmp_path: Path):
+    figure = draw_these("along", made["line"])
     with mpl.rc_context({"font.size": 20, "axes.facecolor": "red", "pdf.fonttype": 3, "savefig.dpi": 50}):
-        again = draw_these("along", folders(made, *FIT["along"]))  # nor does it depend on the user's style
+        again = draw_these("along", made["line"])  # nor does it depend on the user's style
         for ending in (".pdf", ".png"):  # whichever is written first
             figures.save(again, tmp_path / f"b{ending}")
     for ending in figures.FORMATS:
@@ -88,11 +88,7 @@ def test_files_are_what_their_endings_say_and_the_same_every_time(made, drawn, t
         assert (tmp_path / f"a{ending}").read_bytes() == (tmp_path / f"b{ending}").read_bytes()
     with Image.open(tmp_path / "a.png") as image:
         assert (image.format, image.size) == ("PNG", tuple((300 * figure.get_size_inches()).astype(int)))
-    content = (tmp_path / "a.pdf").read_bytes()
-    assert content.startswith(b"%PDF-")
-    assert b"/FontFile2" in content  # TrueType, embedded
-    assert b"/Type3" not in content
-    assert b"CreationDate" not in content
+    assert b"/FontFile2" in (tmp_path / "a.pdf").read_bytes()  # TrueType, embedded
 
 
 @pytest.mark.parametrize("name", FIT)
@@ -124,35 +120,7 @@ def test_every_figure_is_tested_and_one_seed_is_said(made):
     assert "one seed" in words(draw_these("reliability", made["line"][:1]))
 
 
-def test_long_labels_leave_room_for_the_drawing(tmp_path: Path):
-    more = {"network": "tests.networks:a_small_network_with_a_long_name", "label_smoothing": 0.1, "weight_decay": 0.5}
-    runs = [made_runs.run(tmp_path, method, planes=False) for method in ("standard", "line", "simplex")]
-    runs += [made_runs.run(tmp_path, method, planes=False, seed=1, **more) for method in ("standard", "line")]
-    figure = draw_these("reliability", runs)  # a warning of matplotlib, that nothing was laid out, is an error here
-    with style.styled():
-        boxes = [(axes.get_window_extent(), axes.get_tightbbox()) for axes in figure.axes if axes.axison]
-    for inner, outer in boxes:
-        assert inner.width > 0.14 * figure.bbox.width
-        assert figure.bbox.x0 - 1 <= outer.x0
-        assert outer.x1 <= figure.bbox.x1 + 1
-
-
 # Some figures against the records
-
-
-def test_labels_of_corners_lie_inside_and_apart(made, tmp_path: Path):
-    (old,) = Evaluation.load(made["line"][0]).planes
-    names = ("α = 0", "digits-standard seed 1", "digits-line seed 0 at 0.5")
-    corners = [dataclasses.replace(corner, label=label) for corner, label in zip(old.corners, names, strict=True)]
-    folder = changed(made["line"][0], tmp_path / "run", planes=[dataclasses.replace(old, corners=corners)])
-    figure = draw_these("plane", [folder], metric="accuracy")
-    axes = figure.axes[0]
-    assert [text.get_text() for text in axes.texts] == ["α = 0", "standard\nseed 1", "line\nseed 0 at 0.5"]
-    frame = axes.get_window_extent()
-    boxes = [text.get_window_extent(figure.canvas.get_renderer()) for text in axes.texts]
-    assert all(frame.containsx(x) and frame.containsy(y) for box in boxes for x, y in box.corners())
-    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
-    assert axes.get_window_extent().width > 0.6 * figure.get_window_extent().width  # names do not make it small
 
 
 def test_training_needs_no_evaluation_and_single_networks_have_no_distance(made, tmp_path: Path):
@@ -211,19 +179,6 @@ def test_what_the_lines_are_is_said(recorded: Recorded):
     logged = draw_these("training", recorded.folders)
     assert [axes.get_ylabel() for axes in logged.axes] == ["L2 distance", "cos²"]
     assert labels(logged) == [LABELS[name] for name in NAMES[1:]]
-
-
-def test_strengths_of_the_penalty(recorded: Recorded, tmp_path: Path):
-    split = {"splits": {"validation": 60, "test": 120}, "validation": 60}
-    weak = [made_runs.run(tmp_path, "line", seed=seed, beta=0.1, **split) for seed in SEEDS]
-    figure = draw_these("betas", [*weak, *recorded.runs["line"], *recorded.runs["standard"]], metric="ece")
-    (axes,) = figure.axes
-    assert axes.get_ylabel() == "ECE (%)"
-    handles = dict(zip(labels(figure), figure.legends[-1].legend_handles, strict=True))
-    weaker, stronger = (handles[name].get_color() for name in ("β = 0.1", "β = 1"))
-    colours = [line.get_color() for line in axes.lines if len(line.get_xdata()) == 21]
-    assert colours == [weaker, weaker, stronger, stronger]
-    assert weaker != stronger
 
 
 # Planes
@@ -326,7 +281,7 @@ def test_what_cannot_be_drawn_is_refused(name, runs, options, error, message, ma
     assert "\n" not in str(caught.value)
 
 
-def test_files(drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert figures.outputs("along") == [Path("along.png"), Path("along.pdf")]
     Path("d.png").mkdir()

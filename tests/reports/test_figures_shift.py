@@ -1,12 +1,14 @@
 """Figures of shifted data: bars are planted ratios, and the best points of lines are where they were planted."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from made_shifts import PEAKS, SEVERITIES, SHOWN, TOLD, add, change, evaluated, offset, shifted, with_shifted
 from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
 from page_cases import deviation, is_ensemble, is_middle, is_pair, is_point
 
 from subspaces.errors import UserError
@@ -84,9 +86,14 @@ def stars(axes) -> list[tuple[np.ndarray, np.ndarray]]:
 # Bars
 
 
+@pytest.fixture(scope="module")
+def bar_chart(runs) -> Callable[[str | None], Figure]:
+    return functools.cache(lambda metric: draw("shift", those(runs, *METHODS), metric=metric))
+
+
 @pytest.mark.parametrize("metric", [None, "ece"])
-def test_bars_are_the_changes_beside_standard_training(runs, metric):
-    figure = draw("shift", those(runs, *METHODS), metric=metric)
+def test_bars_are_the_changes_beside_standard_training(runs, bar_chart, metric):
+    figure = bar_chart(metric)
     sign = 1 if metric is None else -1  # what an accuracy loses, an error gains
     zero = with_mean(planted(runs["standard"], is_point))
     expected = {
@@ -113,8 +120,8 @@ def test_bars_are_the_changes_beside_standard_training(runs, metric):
     assert [text.get_text() for text in figure.axes[0].texts] == ["noise", "weather", "digital", "extra"]
 
 
-def test_stars_are_the_best_points_of_a_line_for_each_corruption(runs):
-    figure = draw("shift", those(runs, "standard", "line"))
+def test_stars_are_the_best_points_of_a_line_for_each_corruption(runs, bar_chart):
+    figure = bar_chart(None)
     ((places, heights),) = stars(figure.axes[0])
     assert places == pytest.approx(bars(figure)[0][0])  # above the bar of the midpoint
     zero = with_mean(planted(runs["standard"], is_point))

@@ -7,16 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from page_cases import (
-    LABELS,
-    METRICS,
-    SEEDS,
-    deviation,
-    digits,
-    is_middle,
-    is_point,
-    scale,
-)
+from page_cases import LABELS, METRICS, SEEDS, deviation, digits, is_middle, is_point, scale
 from visiting import HEADS, PERCENT, data_of, near, reads
 
 from subspaces.evaluation.comparing import groups_of
