@@ -60,6 +60,8 @@ def guarded(run: Callable[[], int]) -> int:  # noqa: PLR0911
 
 def _flushed(run: Callable[[], int]) -> int:
     """Run a command, and write what it has printed while a closed pipe can still be caught."""
+    if sys.stdout is None:  # closed by the shell, `>&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         return run()
     except SystemExit as ended:  # of --help

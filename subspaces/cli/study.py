@@ -36,6 +36,7 @@ def add(commands: Any) -> None:
 
     group = parser.add_group(commands, "study", "Run a study: many runs, one table and one figure.")
     command = _add(group, noise, "noise", without=["label_noise"])
+    command.typed = {"label_noise": "levels", "dropout": "dropout-rates", "label_smoothing": "smoothing-rates"}
     parser.add_recipes(command)
     command.numbers("--levels", float, LEVELS, STUDY)
     for name, words in (("--dropout-rates", "dropout"), ("--smoothing-rates", "label smoothing")):
@@ -49,6 +50,7 @@ def add(commands: Any) -> None:
     command.numbers("--values", float, "Its values.", STUDY, required=True)
     _add_ensembles(command)
     command = _add(group, integral, "integral", without=["label_noise"])
+    command.typed = {"label_noise": "levels"}
     text = f"The methods, one of them integral. Default: {' '.join(grids.INTEGRAL)}."
     parser.add_recipes(command, nargs="*", help=text)
     command.numbers("--levels", float, LEVELS, STUDY)

@@ -373,7 +373,7 @@ def test_feature_similarity_is_the_formula(shape, layerwise, batch, samples):
         (lambda f: f.ensemble(0.5), TypeError, "expected several points"),
         (lambda f: f(torch.zeros(2, 3), samples=2.5), ValueError, "samples=2.5: expected an integer"),
         (lambda f: Subspace.from_modules(f.midpoint(), Line()), TypeError, "expected a list of modules"),
-        (lambda f: f.sample(per="channel"), KeyError, "channel"),
+        (lambda f: f.sample(per="channel"), ArgumentError, "per='channel': expected one of"),
         (lambda f: f.vertex(2), IndexError, r"vertex\(2\): Line\(\) has vertices 0 to 1"),
         (lambda f: f(torch.zeros(2, 3), samples=2, alpha=0.5), ValueError, "samples=2: .* and no alpha"),
         (lambda f: f.parameter_groups(other={"lr": 1}), ArgumentError, r"\(other={'lr': 1}\): .*did you mean 'others'"),

@@ -4,6 +4,7 @@ A checksum is of the content alone: a file that was renamed or moved is still it
 entry `recipe` is the key of the run that a file is of: one of another run would give its numbers without an error.
 """
 
+import errno
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +42,9 @@ def there(path: Path, remedy: str) -> bool:
     """Say whether a file is there; a folder, a pipe or a link to nothing in its place is damage."""
     try:
         found = stat.S_ISREG(path.stat().st_mode)  # asked once: another process may write or remove it at any moment
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
         if not path.is_symlink():
             return False
         found = False

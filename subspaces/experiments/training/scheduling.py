@@ -10,7 +10,7 @@ for the last batch of an epoch, and it is evaluated.
 import dataclasses
 import gc
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -295,8 +295,15 @@ class Scheduler:
                 return failures
             self.stop.signal = self.world.largest(self.stop.signal or 0) or None
         if self.stop.signal is not None:
+            unsaved = list[Exception]()
             for trainer in (trainer for group in self.running for trainer in group.steps):
-                with suppress(TrainingError):  # its last good checkpoint is kept
+                try:
                     trainer.checkpoint()
+                except TrainingError:
+                    continue  # its last good checkpoint is kept
+                except (OSError, RunError) as error:  # the others are saved nevertheless
+                    unsaved.append(error)
+            if unsaved:
+                raise unsaved[0]
             self.stop.raise_if_stopped()
         return failures
