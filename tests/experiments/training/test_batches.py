@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from processes import SECONDS, Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, made_dataset, train_one
 
@@ -39,17 +38,6 @@ def test_half_of_the_memory_is_the_limit(monkeypatch):
     assert isinstance(training_batches(large, DATA, CPU), Stream)
     assert isinstance(statistics_batches(large, DATA, CPU), Stream)
     assert isinstance(evaluation_batches(DATA.test, large, DATA, CPU), ResidentLoader)  # not padded, and fewer
-
-
-@pytest.mark.parametrize("resident", [True, False])
-def test_what_is_asked_for_is_done(resident):
-    loader = training_batches(RECIPE, DATA, dataclasses.replace(CPU, resident=resident, workers=0))
-    assert isinstance(loader, ResidentLoader) is resident
-    batches = list(loader)
-    assert [len(y) for _, y in batches] == [16, 16, 16, 12]
-    assert all(x.shape[1:] == (3, 8, 8) for x, _ in batches)
-    labels = torch.cat([y for _, y in batches])
-    assert torch.equal(labels.sort().values, DATA.train.labels.sort().values)
 
 
 # Processes that read images
