@@ -61,12 +61,8 @@ def interrupt() -> None:
 
 
 def interrupt_twice() -> None:
-    asked = signal.getsignal(signal.SIGINT)
     interrupt()
-    while signal.getsignal(signal.SIGINT) is asked:  # until the first has arrived
-        time.sleep(0.01)
     interrupt()
-    time.sleep(1)
 
 
 def kill() -> None:
@@ -76,6 +72,7 @@ def kill() -> None:
 def trains(pause: Pause, out: Path, temporary: Path, method: str, action: Callable[[], None]) -> None:
     """Train in a session of its own, with a folder for temporary files, and do something in the second epoch."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     multiprocessing.set_start_method(method, force=True)
     multiprocessing.set_forkserver_preload(["subspaces.experiments.data"])
     multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # it is pytest's
