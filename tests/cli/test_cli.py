@@ -87,9 +87,8 @@ def test_a_wrong_command_is_one_line(arguments: list[str], words: str) -> None:
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("command", ["recipes", "--version"])
-def test_a_reader_that_goes_away_is_no_error(command: str) -> None:
-    typed = f"{sys.executable} -m subspaces {command} | true"
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    typed = f"{sys.executable} -m subspaces recipes | true"
     env = {**os.environ, "PYTHONUNBUFFERED": ""}
     done = subprocess.run(typed, shell=True, capture_output=True, text=True, timeout=60, check=False, env=env)
     assert done.stderr == ""
