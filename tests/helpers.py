@@ -1,6 +1,7 @@
 """Small networks, and the strategies and shapes that several test files share."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,20 @@ def resealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     del value[files.CHECKSUM]
     change(value)
     files.write_json(path, value)
+
+
+class Dropped(nn.Module):
+    """Two layers with batch norm and dropout."""
+
+    def __init__(self, inputs: int, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 16), nn.BatchNorm1d(16), nn.ReLU())
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.dropout(self.body(x)))
+
+
+def dropped(classes: int, image_shape: tuple[int, int, int], dropout: float) -> nn.Module:
+    return Dropped(math.prod(image_shape), classes, dropout)

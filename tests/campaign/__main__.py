@@ -32,7 +32,6 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument(f"--{kind}", type=int, metavar="N", help=f"cases of {kind}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", default=[], metavar="KIND:CASE", help="these cases alone")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="make the folders of all cases here, and keep them")
     return parser.parse_args(arguments)
 
 
@@ -45,16 +44,14 @@ def main(arguments: list[str], then: Callable[[dict[str, Any], Path], None] | No
     """Run the campaign, and `then` something else with its kinds and folder; return its exit code."""
     given, begin = parsed(arguments), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="campaign-") as temporary:
-        base = (given.keep or Path(temporary)).resolve()
+        base = Path(temporary).resolve()
         children.warm_up(base / "home")
         made = scenes.prepare(base)
         tasks = [(name, int(index)) for name, _, index in (one.partition(":") for one in given.only)]
         for name in [] if given.only else KINDS:
             wanted = getattr(given, name)
-            tasks += [
-                (name, at)
-                for at in range((given.n if name == "damage" else given.n // 4) if wanted is None else wanted)
-            ]
+            count = (given.n if name == "damage" else given.n // 4) if wanted is None else wanted
+            tasks += [(name, at) for at in range(count)]
         kinds = {name: KINDS[name](made, base) for name in {name for name, _ in tasks}}
         counts: dict[str, Counter[str]] = {name: Counter() for name, _ in tasks}
         (base / "cases").mkdir(exist_ok=True)
@@ -63,12 +60,9 @@ def main(arguments: list[str], then: Callable[[dict[str, Any], Path], None] | No
             found = case(kinds[name], name, index, given.seed, folder)
             counts[name]["bad" if found.bad else found.good] += 1
             if found.bad:
-                print(
-                    f"{name}:{index}  {found.bad}\n    {found.done}\n    --seed {given.seed} --only {name}:{index}",
-                    flush=True,
-                )
-            if given.keep is None:
-                shutil.rmtree(folder, ignore_errors=True)
+                again = f"--seed {given.seed} --only {name}:{index}"
+                print(f"{name}:{index}  {found.bad}\n    {found.done}\n    {again}", flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
         if then is not None:
             then(kinds, base)
     for name, count in counts.items():

@@ -14,7 +14,6 @@ import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,16 @@ def warm_up(home: Path) -> None:
     gc.freeze()  # pages that nobody touches are shared
 
 
-def command(argv: Sequence[str], folder: Path, **options: Any) -> Ended:
-    """Run `subspaces ARGV` in a forked child with this current folder."""
-    return child(partial(_main, argv), folder, **options)
+def command(
+    argv: Sequence[str], folder: Path, first: Callable[[], Any] | None = None, kill: Kill | None = None
+) -> Ended:
+    """Run `subspaces ARGV` in a forked child with this current folder; `first` comes before it."""
+    return Child(argv, folder, first).wait(kill)
 
 
 def together(lines: Sequence[Sequence[str]], folder: Path) -> list[Ended]:
     """Run several commands at once in one folder."""
-    children = [Child(partial(_main, argv), folder) for argv in lines]
+    children = [Child(argv, folder) for argv in lines]
     return [one.wait() for one in children]
 
 
@@ -84,24 +85,17 @@ def _main(argv: Sequence[str]) -> None:
     cli.main()
 
 
-def child(
-    work: Callable[[], None], folder: Path, first: Callable[[], None] | None = None, kill: Kill | None = None
-) -> Ended:
-    """Call a function in a forked child; `first` comes before it, with signals held back."""
-    return Child(work, folder, first).wait(kill)
-
-
 class Child:
     """A forked child with a process group, a folder, files for its output, and a limit of memory."""
 
-    def __init__(self, work: Callable[[], None], folder: Path, first: Callable[[], None] | None = None) -> None:
+    def __init__(self, argv: Sequence[str], folder: Path, first: Callable[[], Any] | None = None) -> None:
         texts = (tempfile.mkstemp(prefix=f"{folder.name}.", dir=folder.parent) for _ in range(2))
         self.handles, self.paths = zip(*texts, strict=True)
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
         if self.pid == 0:
-            _in_child(work, folder, self.handles, first)
+            _in_child(argv, folder, self.handles, first)
         for handle in self.handles:
             os.close(handle)
 
@@ -127,8 +121,8 @@ class Child:
         return Ended(code, out, err, hung, strays)
 
 
-def _in_child(work: Callable[[], None], folder: Path, handles: Sequence[int], first: Callable[[], None] | None) -> None:
-    """Do the work and end the process, whatever happens."""
+def _in_child(argv: Sequence[str], folder: Path, handles: Sequence[int], first: Callable[[], Any] | None) -> None:
+    """Run the command and end the process, whatever happens; `first` comes before it, with signals held back."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a campaign that is stopped leaves none
@@ -146,7 +140,7 @@ def _in_child(work: Callable[[], None], folder: Path, handles: Sequence[int], fi
             first()
         try:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-            work()
+            _main(argv)
             code = 0
         finally:
             signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)

@@ -138,7 +138,7 @@ class Crashes:
         self.cases: list[tuple[int, int, str, str]] = []  # command, number of the write, what it is, how it fails
         for at, (command, _, _) in enumerate(self.commands):
             folder, journal = self._begin(at, base / f"journaled-{at}"), base / f"journal-{at}"
-            ended = scenes.run(command.argv, folder, first=partial(_prepare, Disk(folder, journal=journal)))
+            ended = scenes.run(command.argv, folder, first=Disk(folder, journal=journal).install)
             self.expected.append(command.read(folder, ended.out))
             writes = enumerate(journal.read_text().splitlines(), 1)
             self.cases += [(at, k, what, way) for k, what in writes for way in _ways(what.split()[0])]
@@ -154,15 +154,11 @@ class Crashes:
         at, k, what, way = self.cases[index % len(self.cases)]
         command = self.commands[at][0]
         disk = Disk(self._begin(at, folder), k, way)
-        ended = children.command(command.argv, folder, first=lambda: (plant(), _prepare(disk)))
+        ended = children.command(command.argv, folder, first=lambda: (plant(), disk.install()))
         bad = "" if ended.code == CODE else _unclear(ended, Path(what.split()[1]))
         last = children.command(command.argv, folder)
         bad = bad or command.finished(last, [self.expected[at]], folder)
         return Outcome(f"{' '.join(command.argv)}; {way} at write {k}, {what}; then once more", "recovered", bad)
-
-
-def _prepare(disk: Disk) -> None:
-    disk.install()
 
 
 def _unclear(ended: Ended, path: Path) -> str:

@@ -35,11 +35,8 @@ def _digit(content: bytes, chance: random.Random) -> bytes:
     if not places:
         return _bit(content, chance)
     at = chance.choice(places)
-    return (
-        content[:at]
-        + bytes([chance.choice([digit for digit in b"0123456789" if digit != content[at]])])
-        + content[at + 1 :]
-    )
+    other = chance.choice([digit for digit in b"0123456789" if digit != content[at]])
+    return content[:at] + bytes([other]) + content[at + 1 :]
 
 
 def _longer(content: bytes, chance: random.Random) -> bytes:
@@ -112,11 +109,8 @@ class Damage:
     def run(self, index: int, chance: random.Random, folder: Path) -> Outcome:
         """Damage a file of a copy, run a command, and judge its answer."""
         scene = chance.choice(self.scenes)
-        name, how, command = (
-            chance.choice(scene.files()),
-            chance.choices(WAYS, WEIGHTS)[0],
-            chance.choice(scene.commands),
-        )
+        name, how = chance.choice(scene.files()), chance.choices(WAYS, WEIGHTS)[0]
+        command = chance.choice(scene.commands)
         case, marker = scene.copy(folder), folder.with_name(f"{folder.name}.ran")
         damage(how, case / name, chance, marker)
         before = judge.snapshot(case)

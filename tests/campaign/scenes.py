@@ -18,7 +18,8 @@ COMMON = ("--epochs", "2", "--validation", "200", "--batch", "256", "--device", 
 TRAIN = ("train", "digits-line", *COMMON)
 EVALUATE = ("--grid", "0", "1", "0.25", "--device", "cpu", "--json")
 SELECT = ("--corruption", "fog", "--statistics-batches", "2", "--device", "cpu", "--json")
-ANSWERS = ("", "evaluation*", "measurements*")  # without which files
+WITHOUT = {"evaluate": ("evaluation*", "measurements*"), "select": ("evaluation*", "measurements*")}
+"""Files that a command makes anew where they are missing."""
 OFTEN = ("--checkpoint-seconds", "0")
 
 
@@ -124,7 +125,8 @@ def prepare(base: Path) -> dict[str, Scene]:
         name = make.__name__[1:]
         scene = made[name] = Scene(name, base / "scenes" / name, tuple(make(base / "scenes" / name)))
         for command in scene.commands:
-            scene.answers[command.argv] = [_answer(scene, command, base, without) for without in ANSWERS]
+            missing = ("", *WITHOUT.get(command.argv[0], ()))
+            scene.answers[command.argv] = [_answer(scene, command, base, without) for without in missing]
     return made
 
 
@@ -135,11 +137,9 @@ def _answer(scene: Scene, command: Command, base: Path, without: str) -> Any:
         scene.copy(folder, without)
     else:
         folder.mkdir()
-    needs_evaluation = without == "evaluation*" and command.argv[0] == "report"
-    try:
-        return None if needs_evaluation else command.read(folder, run(command.argv, folder).out)
-    finally:
-        shutil.rmtree(folder)
+    found = command.read(folder, run(command.argv, folder).out)
+    shutil.rmtree(folder)
+    return found
 
 
 def _run_in(folder: Path) -> str:

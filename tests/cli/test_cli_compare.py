@@ -2,17 +2,14 @@
 
 import dataclasses
 import json
-import os
-import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import CliRunner, Result
 
 from subspaces.cli import main as app
 from subspaces.evaluation import Evaluation
-from subspaces.experiments.training import Execution, Run
+from subspaces.experiments.training import Execution
 from subspaces.experiments.training.recipe import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
@@ -75,38 +72,6 @@ def test_a_study_of_noise(tmp_path: Path) -> None:
     assert (tmp_path / "to" / "noise.png").is_file()
 
 
-def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    append, seen = Run.append_log, [0]
-
-    def stopping(self: Run, row: Any) -> None:
-        append(self, row)
-        seen[0] += 1
-        if seen[0] == 4:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Run, "append_log", stopping)
-    command = [
-        "compare",
-        "digits-standard",
-        "--seeds",
-        0,
-        1,
-        "--epochs",
-        3,
-        "--stack",
-        1,
-        *SMALL[2:],
-        *folders(tmp_path),
-    ]
-    result = call(*command, "--quiet")
-    assert result.exit_code == 143
-    assert result.stderr == "stopped; the same command continues\n"
-    dry = call(*command, "--dry-run").stdout
-    assert [dry.count(f" {state} ") for state in ("to evaluate", "to continue")] == [1, 1]
-    assert call(*command, "--quiet").exit_code == 0
-    assert seen == [6]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -116,18 +81,12 @@ def test_a_signal_stops_and_the_same_command_continues(tmp_path: Path, monkeypat
         ("compare digits-standard --reference digits-line", "--reference='digits-line': "),
         ("compare digits-standard --ensembles 2", "--ensembles=2: expected 2 or more and as many seeds"),
         ("compare digits-standard --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
-        ("compare digits-standard --seeds 0 --seed 1", "--seed and --seeds exclude each other"),
-        ("compare digits-standard --quiet --json", "not allowed with argument --quiet"),
         ("compare digits-standard --dropout 0.1", "--dropout=0.1"),
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
-        ("study integral --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study instability digits-standard --keep-epoch 3", "--keep-epoch=3: the study sets it itself"),
-        ("study instability digits-standard --start-from x", "--start-from=x: the study sets it itself"),
-        ("study noise digits-standard --validation 9 --dropout-rates 0 --ensembles 2", "--ensembles=2: expected"),
         ("study noise digits-standard --validation 100 --no-tensorboard", "--dropout-rates 0 leaves dropout out"),
         ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),
-        ("study nois", "no command 'nois': did you mean 'noise'?"),
         ("study grid digits-line --over beta", "are required: --values"),
         ("study grid digits-line --over epoch --values 1", "epoch=…: no such setting; did you mean 'epochs'?"),
     ],

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
-import torch
 from commands import CliRunner, Result
 from helpers import unsealed
 from processes import Pause, Worker, types
 
-import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.errors import UserError
 from subspaces.experiments.methods import METHODS, users
@@ -86,11 +83,7 @@ def test_the_help_says_which_methods_a_field_is_for() -> None:
     ("typed", "address"),
     [
         (["digits-line", "--ray"], "auto"),
-        (["digits-line", "--ray", "--epochs", "3"], "auto"),
-        (["digits-line", "--ray", "auto"], "auto"),
-        (["--ray", "local", "digits-line"], "local"),
         (["--ray", "10.0.0.1:6379", "digits-line"], "10.0.0.1:6379"),
-        (["--ray=head:6379", "digits-line"], "head:6379"),
         (["--ray", "--", "digits-line"], "auto"),
     ],
 )
@@ -115,17 +108,9 @@ def test_what_does_not_fit_a_cluster_is_an_error_in_the_command(typed: list[str]
     assert said in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["digits-line", "--seeds", "0", "1", "2"],
-        ["digits-line", "--seeds", "0", "--seeds", "1", "--seeds", "2"],
-        ["--seeds", "0", "--quiet", "--seeds", "1", "2", "--", "digits-line"],
-    ],
-    ids=" ".join,
-)
-def test_seeds_in_a_row(arguments: list[str], received: dict[str, Any]) -> None:
-    assert call("train", "--beta", "2", *arguments).exit_code == 0
+@pytest.mark.parametrize("typed", ["digits-line --seeds 0 1 2", "--seeds 0 --quiet --seeds 1 2 -- digits-line"])
+def test_seeds_in_a_row(typed: str, received: dict[str, Any]) -> None:
+    assert call("train", "--beta", "2", *typed.split()).exit_code == 0
     assert [recipe.seed for recipe in received["recipes"]] == [0, 1, 2]
     assert {recipe.name for recipe in received["recipes"]} == {"digits-line"}
 
@@ -179,16 +164,6 @@ def test_json_is_all_there_is_on_standard_output(tmp_path: Path) -> None:
     assert again == [{**run, "finished_before": True} for run in runs]
 
 
-def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
-    train(tmp_path / "a", "digits-line", "--epochs", "1", "--seed", "3", "--quiet")
-    (run,) = ss.train("digits-line", epochs=1, seed=3, out=tmp_path / "b", show="quiet", tensorboard=False)
-    (folder,) = (tmp_path / "a").iterdir()
-    assert folder.name == run.folder.name
-    a, b = (safetensors.torch.load_file(file) for file in (folder / "family.safetensors", run.family_file))
-    assert a.keys() == b.keys()
-    assert all(torch.equal(a[name], b[name]) for name in a)
-
-
 # Errors
 
 
@@ -198,24 +173,16 @@ def test_the_call_and_the_command_make_the_same_run(tmp_path: Path) -> None:
         ("", "are required: RECIPE; see `subspaces train --help`"),
         ("digits-lin", "no recipe 'digits-lin': did you mean 'digits-line'?"),
         ("digits-line --epoch 3", "'--epoch' (did you mean '--epochs'?)"),
-        ("digits-line --label_noise 0", "did you mean '--label-noise'?"),
         ("digits-line --xyzzy", "see `subspaces train --help`"),
-        ("digits-line --epochs", "--epochs"),
         ("digits-line --epochs many", "--epochs"),
-        ("digits-line --epochs 0", "--epochs=0: expected at least 1"),
         ("digits-line --label-noise 2", "--label-noise=2.0: expected a fraction"),
         ("digits-line --method lin", "'lin': did you mean 'line'?"),
         ("digits-line --precision float23", "'float23': did you mean 'float32'?"),
         ("digits-line --network mpl", "unknown network 'mpl' (did you mean 'mlp'?)"),
         ("digits-line --network ..bad:x", "--network='..bad:x': expected package.module:factory"),
-        ("digits-line --network a:b:c", "--network='a:b:c': expected package.module:factory"),
-        ("digits-line --network :x", "unknown network ':x': expected 'cresnet20'"),
         ("digits-line --network timm:", "unknown network 'timm:': expected 'cresnet20'"),
-        ("digits-line --code nowhere", "--code: there is no folder 'nowhere'; expected"),
         ("digits-line --dataset mnits", "no data set is called 'mnits': did you mean 'mnist'?"),
-        ("digits-line --schedule cosine-warmup", "--schedule='cosine-warmup'"),
         ("digits-line --optimizer Adm", "--optimizer='Adm': did you mean 'Adam'?"),
-        ("digits-line --device gpu", "--device='gpu': expected auto, cpu, cuda or cuda:N"),
         ("digits-line --device meta", "--device='meta': expected auto, cpu, cuda or cuda:N"),
         ("digits-line --device cuda:99", "--device='cuda:99': this machine has"),
         ("digits-line --device cpu --graph", "--graph on cpu: a CUDA graph needs"),
@@ -239,7 +206,6 @@ def test_a_wrong_command_is_one_line_with_the_nearest_name(arguments: str, words
         ("cifar10-line --data nowhere", 1, "subspaces data get cifar10 --data nowhere"),
         ("digits-line --network cresnet20", 2, "takes images of 3 channels"),
         ("digits-line --network nosuchmodule:net", 1, "module 'nosuchmodule' cannot be imported"),
-        ("digits-line --network nosuchmodule:net", 1, "named by --code DIR?"),
         ("digits-line --network builtins:dict", 2, "expected a Python function that makes a network"),
         ("digits-line --network json:dumps", 2, "dumps() missing 1 required positional argument: 'obj'"),
         ("digits-line --network sys:exit", 2, "and it is <built-in function exit>"),

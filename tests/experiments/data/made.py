@@ -48,10 +48,10 @@ def write_binary(folder: Path, pixels: Array, labels: Array) -> None:
         np.concatenate([y[:, None], x], axis=1).astype(np.uint8).tofile(folder / f"{batch}.bin")
 
 
-def write_python(folder: Path, pixels: Array, labels: Array, protocol: int = 2) -> None:
+def write_python(folder: Path, pixels: Array, labels: Array) -> None:
     for batch, x, y in zip(BATCHES, pixels, labels, strict=True):
         content = {b"batch_label": b"made", b"labels": y.tolist(), b"data": x, b"filenames": [b"a.png"] * len(y)}
-        (folder / batch).write_bytes(pickle.dumps(content, protocol))
+        (folder / batch).write_bytes(pickle.dumps(content, 2))
 
 
 def cifar10(folder: Path, write: Writer = write_binary, records: int = 7) -> tuple[Array, Array]:

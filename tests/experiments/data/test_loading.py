@@ -3,7 +3,6 @@
 import gzip
 import os
 import pickle
-from functools import partial
 
 import made
 import numpy as np
@@ -24,12 +23,7 @@ def _few(monkeypatch):
 
 # CIFAR-10
 
-WRITERS = {
-    "bin": made.write_binary,
-    "py0": partial(made.write_python, protocol=0),
-    "py2": made.write_python,
-    "py4": partial(made.write_python, protocol=4),
-}
+WRITERS = {"bin": made.write_binary, "py": made.write_python}
 
 
 @pytest.mark.parametrize("version", WRITERS)

@@ -1,15 +1,16 @@
-"""Checkpoints, the family that they span, and the Gaussian of SWAG against numpy."""
+"""Checkpoints, the family that they span, the Gaussian of SWAG against numpy, and averages against torch's."""
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
 from torch import nn
-from torch.optim.swa_utils import AveragedModel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.testing import assert_close
 
 import subspaces as ss
-from subspaces.experiments.methods import Method
+from subspaces.experiments.methods import Backward, Method
+from subspaces.experiments.methods.baselines import Averaging, Ema, sharp_gradient
 from subspaces.experiments.methods.checkpoints import Collecting, draw, moments, rows, spanned
 
 
@@ -49,38 +50,6 @@ def test_the_vertices_are_the_networks_and_the_midpoint_their_average(shape):
         assert_close(value, average)
 
 
-def test_the_midpoint_is_the_average_of_torch():
-    families = [trained(seed) for seed in range(3)]
-    average = AveragedModel(families[0].midpoint())
-    for one in families:
-        average.update_parameters(one.midpoint())
-    found = spanned(families[0], [rows(one) for one in families], ss.Simplex(3)).midpoint()
-    assert_close(dict(found.named_parameters()), dict(average.module.named_parameters()))
-
-
-def test_what_is_spanned_is_independent_of_the_family():
-    family = trained(0)
-    result = spanned(family, [rows(family)], ss.Point())
-    with torch.no_grad():
-        for omega in family.omega.values():
-            omega.add_(1)
-        family.template[0][1].running_mean.add_(1)
-    assert all(torch.equal(value, trained(0).vertex(0)[name]) for name, value in result.vertex(0).items())
-    assert result.template[0][1].running_mean.eq(0).all()
-
-
-def test_checkpoints_are_copies_after_the_chosen_epochs():
-    hooks = collecting(2, 3)
-    for epoch in (1, 2, 3, 4):
-        with torch.no_grad():
-            for omega in hooks.family.omega.values():
-                omega.fill_(epoch)
-        hooks.after_epoch(epoch, {})
-    first, second = hooks.networks()
-    assert all(row.eq(2).all() for row in first.values())
-    assert all(row.eq(3).all() for row in second.values())
-
-
 def test_checkpoints_come_back_from_their_state_in_order():
     hooks, family = collecting(2, 10), trained(0)
     for epoch, hooks.family in ((10, trained(1)), (2, family)):
@@ -104,15 +73,6 @@ def drawn_from(k: int = K, n: int = N) -> list[dict[str, torch.Tensor]]:
         {"weights": torch.randn(n, generator=generator), "others": torch.randn(4, generator=generator)}
         for _ in range(k)
     ]
-
-
-def test_moments_are_those_of_numpy():
-    values = torch.stack([one["weights"] for one in drawn_from()])
-    mean, variance, deviations = moments(values)
-    exact = values.numpy().astype(np.float64)
-    assert_allclose(mean, exact.mean(0))
-    assert_allclose(variance, exact.var(0), rtol=1e-9, atol=1e-12)
-    assert_allclose(deviations, (exact - exact.mean(0)).T)
 
 
 def test_a_variance_is_never_negative():
@@ -151,3 +111,34 @@ def test_samples_do_not_depend_on_the_order_of_the_groups():
     kept = drawn_from()
     first, second = draw(kept, 3, 0), draw([dict(reversed(one.items())) for one in kept], 3, 0)
     assert all(torch.equal(a[name], b[name]) for a, b in zip(first, second, strict=True) for name in a)
+
+
+# The moving average and SAM
+
+
+def test_a_moving_average_is_after_many_steps_that_of_torch():
+    hooks = Averaging(Ema(ema_decay=0.9), ss.Subspace(nn.Linear(3, 2), ss.Point()), 1, 0)
+    theirs = AveragedModel(hooks.family.midpoint(), multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(300):
+        with torch.no_grad():
+            for omega in hooks.family.omega.values():
+                omega.add_(torch.randn(omega.shape, generator=generator))
+        theirs.update_parameters(hooks.family.midpoint())
+        hooks.after_step()
+    ours = dict(hooks.current_family().midpoint().named_parameters())
+    assert_close(ours, dict(theirs.module.named_parameters()), rtol=1e-5, atol=1e-5)
+
+
+def test_sam_leaves_what_has_no_gradient():
+    used, unused = nn.Parameter(torch.tensor([0.1])), nn.Parameter(torch.tensor([0.7]))
+
+    def backward(first: bool) -> None:
+        used.grad = None
+        used.square().sum().backward()
+        assert unused.item() == torch.tensor(0.7).item()
+
+    sharp_gradient(Backward(backward, [[used, unused]]), 0.05)
+    assert unused.grad is None
+    assert_close(used.grad, torch.tensor([2 * 0.15]))
+    assert used.item() == torch.tensor(0.1).item()  # exactly, not up to rounding

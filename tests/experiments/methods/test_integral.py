@@ -66,19 +66,6 @@ def test_differences_are_taken_in_full_precision_under_autocast():
     assert_close(found, outputs(family, x.float(), 0.1, 0.4), rtol=0, atol=0)
 
 
-def test_gradients_reach_both_ends_from_all_three_points():
-    family, *ends = line()
-    x = inputs()
-    outputs(family, x, 0.1, 0.4).square().sum().backward()
-    g = [by_hand(tuple(ends), x, point) for point in (0.0, 0.4, 0.5)]
-    (g[0] + (g[2] - g[1]) / 0.1).square().sum().backward()
-    for group in family.layout.groups:
-        for index, end in enumerate(ends):
-            found = group.unpack(family.omega[group.name].grad[index])
-            for name, value in found.items():
-                assert_close(value, end.get_parameter(name).grad)
-
-
 def test_alpha_is_drawn_once_for_the_network_from_all_of_the_interval():
     family = line(layerwise=True)[0].train()
     x = inputs()

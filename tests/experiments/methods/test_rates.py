@@ -92,10 +92,6 @@ def test_snapshot_has_six_cosine_cycles_from_the_peak():
     assert found == pytest.approx(cycle * 6)
 
 
-def test_constant_is_the_peak():
-    assert rates("constant", 7, 0.3) == [0.3] * 7
-
-
 def test_fge_begins_as_the_cosine_of_its_first_four_fifths():
     assert rates("fge", 160)[:128] == rates("warmup-cosine", 128)
 

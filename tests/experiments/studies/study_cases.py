@@ -1,7 +1,6 @@
 """A small network with dropout, and what tables must say, computed with numpy and scipy from the runs' records."""
 
 import importlib
-import math
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from helpers import Dropped, dropped  # noqa: F401  # the network `study_cases:dropped`
 from pretended import SPLITS, Pretended
 from torch import Tensor, nn
 
@@ -45,23 +45,6 @@ def without_pictures(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         importlib.import_module("subspaces.experiments.studies.compare"), "write_report", lambda evaluations, path: path
     )
-
-
-class Dropped(nn.Module):
-    """Two layers with batch norm and dropout."""
-
-    def __init__(self, inputs: int, classes: int, dropout: float) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 24), nn.BatchNorm1d(24), nn.ReLU())
-        self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(24, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.dropout(self.body(x)))
-
-
-def dropped(classes: int, image_shape: tuple[int, int, int], dropout: float) -> nn.Module:
-    return Dropped(math.prod(image_shape), classes, dropout)
 
 
 def load_data(recipe: Recipe) -> data.Dataset:

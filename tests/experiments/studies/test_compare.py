@@ -11,17 +11,7 @@ from typing import Any
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
-from study_cases import (
-    LINE,
-    METRICS,
-    QUIET,
-    SIMPLEX,
-    SMALL,
-    STANDARD,
-    images_of,
-    network_of,
-    without_pictures,
-)
+from study_cases import CPU, LINE, METRICS, QUIET, SIMPLEX, SMALL, STANDARD, images_of, network_of, without_pictures
 from torch import Tensor
 
 import subspaces as ss
@@ -29,7 +19,6 @@ from subspaces.core import randomness, storage
 from subspaces.evaluation import METRICS as MEASURES
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.studies.compare import Comparison, training_images
 from subspaces.experiments.studies.setting import states
 from subspaces.experiments.studies.tables import entries_of
@@ -185,8 +174,10 @@ def test_a_plan_says_what_is_left(comparison: Comparison, folder: Path, tmp_path
     for run in comparison.runs[:2]:
         shutil.copytree(run.folder, tmp_path / run.folder.name)
     (tmp_path / comparison.runs[1].folder.name / "evaluation.json").unlink()
-    planned = states(recipes, tmp_path)
-    assert [state for _, state in planned] == ["evaluated", "to evaluate", "to train"]
+    (begun := Run.under(tmp_path, replace(LINE, seed=9))).start(CPU)
+    begun.save_checkpoint({}, {"epoch": 1})
+    planned = states([*recipes, begun.recipe], tmp_path)
+    assert [state for _, state in planned] == ["evaluated", "to evaluate", "to train", "to continue"]
     assert not planned[2][0].folder.exists()
 
 
@@ -246,9 +237,6 @@ def test_errors_before_anything_is_trained(
     assert list(tmp_path.iterdir()) == []
 
 
-PLACE: dict[str, Any] = {"device": "cpu", "progress": False}
-
-
 def expect(metrics: dict[str, float], probabilities: Tensor, labels: Tensor) -> None:
     p, y = probabilities.double().numpy(), labels.numpy()
     p /= p.sum(1, keepdims=True)
@@ -274,28 +262,6 @@ def test_an_ensemble_is_the_mean_of_probabilities_of_its_runs(comparison: Compar
                 x, y = images_of(runs[0].folder, split)
                 each = [network_of(runs[seed].folder)(x).softmax(1) for seed in members]
                 expect(frame.set_index("seeds").loc[[members]].iloc[0], torch.stack(each).mean(0), y)
-
-
-def test_what_is_there_is_not_measured_again(
-    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second, third = runs_of(comparison, "digits-standard")[:3]
-    (made,) = evaluate_together([[first, second]], to=tmp_path, **PLACE)
-    measure, seen = Predictor.outputs, [0]
-
-    def counting(self: Predictor, points: Any, data: Any, **how: Any) -> object:
-        seen[0] += data == "test"
-        return measure(self, points, data, **how)
-
-    monkeypatch.setattr(Predictor, "outputs", counting)
-    again = evaluate_together([[second.folder, first.folder], [first, second, third]], to=tmp_path, trust=True, **PLACE)
-    assert again[0] == made
-    assert seen == [3]
-    assert len(json.loads((tmp_path / "ensembles.json").read_text())["measured"]) == 2
-    (tmp_path / "ensembles.json").unlink()
-    (anew,) = evaluate_together([[first, second]], to=tmp_path, **PLACE)
-    assert anew.metrics == made.metrics
-    assert seen == [5]
 
 
 @torch.no_grad()

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from processes import SECONDS, Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, made_dataset, train_one
 
@@ -39,27 +38,6 @@ def test_half_of_the_memory_is_the_limit(monkeypatch):
     assert isinstance(training_batches(large, DATA, CPU), Stream)
     assert isinstance(statistics_batches(large, DATA, CPU), Stream)
     assert isinstance(evaluation_batches(DATA.test, large, DATA, CPU), ResidentLoader)  # not padded, and fewer
-
-
-@pytest.mark.parametrize("resident", [True, False])
-def test_what_is_asked_for_is_done(resident):
-    loader = training_batches(RECIPE, DATA, dataclasses.replace(CPU, resident=resident, workers=0))
-    assert isinstance(loader, ResidentLoader) is resident
-    batches = list(loader)
-    assert [len(y) for _, y in batches] == [16, 16, 16, 12]
-    assert all(x.shape[1:] == (3, 8, 8) for x, _ in batches)
-    labels = torch.cat([y for _, y in batches])
-    assert torch.equal(labels.sort().values, DATA.train.labels.sort().values)
-
-
-def test_both_ways_see_the_same_test_images():
-    ways = [dataclasses.replace(CPU, resident=resident, workers=0) for resident in (True, False)]
-    resident, streamed = (list(evaluation_batches(DATA.test, RECIPE, DATA, way)) for way in ways)
-    for (x, y), (also_x, also_y) in zip(resident, streamed, strict=True):
-        torch.testing.assert_close(x, also_x)
-        assert torch.equal(y, also_y)
-    seen = torch.cat([x for x, _ in resident])  # as they are and in their order, but for the constants of the data
-    torch.testing.assert_close(seen, (DATA.test.images / 255 - 0.4) / 0.2)
 
 
 # Processes that read images
@@ -94,6 +72,7 @@ def kill() -> None:
 def trains(pause: Pause, out: Path, temporary: Path, method: str, action: Callable[[], None]) -> None:
     """Train in a session of its own, with a folder for temporary files, and do something in the second epoch."""
     os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the tests run in the background
     multiprocessing.set_start_method(method, force=True)
     multiprocessing.set_forkserver_preload(["subspaces.experiments.data"])
     multiprocessing.current_process()._config.pop("tempdir", None)  # type: ignore[attr-defined]  # it is pytest's
@@ -126,11 +105,7 @@ def is_there(session: int) -> bool:
 
 @pytest.mark.parametrize(
     ("method", "action", "ended"),
-    [
-        ("fork", fail, "ArithmeticError"),
-        ("fork", interrupt, "Stopped"),
-        ("fork", interrupt_twice, "KeyboardInterrupt"),
-    ],
+    [("fork", fail, "ArithmeticError"), ("fork", interrupt, "Stopped"), ("fork", interrupt_twice, "KeyboardInterrupt")],
 )
 def test_a_training_that_ends_leaves_nothing(method, action, ended, tmp_path, temporary):
     worker = Worker(trains, tmp_path, temporary, method, action, errors=tmp_path / "errors", children=True)

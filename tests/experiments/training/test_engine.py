@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounter
 from torch.func import functional_call
 from torch.testing import assert_close
-from training_cases import CPU, DIGITS, copy_state, digits, made_dataset, make_mlp, rows, run_epochs, train_one
+from training_cases import CPU, DIGITS, contents, digits, made_dataset, make_mlp, rows, train_one
 
 import subspaces as ss
 from subspaces.core import randomness
 from subspaces.experiments import data
-from subspaces.experiments.training import Execution, Recipe, Run
+from subspaces.experiments.training import Execution, Recipe
 from subspaces.experiments.training.batches import training_batches
 from subspaces.experiments.training.engine import Engine
 from subspaces.networks import MLP
@@ -79,9 +79,7 @@ def plain_loop(recipe: Recipe) -> tuple[nn.Module, list[list[float]]]:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"label_smoothing": 0.1}, {"batch": 128, "seed": 3}, {"pad": 2, "flip": True}],
-    ids=str,
+    "changes", [{}, {"label_smoothing": 0.1}, {"batch": 128, "seed": 3}, {"pad": 2, "flip": True}], ids=str
 )
 def test_a_single_network_is_ordinary_training_bit_for_bit(changes, tmp_path: Path):
     recipe = change(**changes)
@@ -174,20 +172,7 @@ def test_a_simplex_is_three_sets_with_a_random_pair_penalised(tmp_path: Path):
 # Options
 
 
-def test_engines_share_the_images(tmp_path: Path):
-    recipe = change(method="line", pad=1)
-    first = Engine(recipe, digits(), CPU)
-    other = change(recipe, seed=1, method="standard")
-    shared, alone = Engine(other, digits(), CPU, images=first.loader), Engine(other, digits(), CPU)
-    assert shared.loader.images is first.loader.images
-    assert shared.loader.position is not first.loader.position
-    for engine in (shared, alone):
-        run_epochs(engine, [0])
-    for name, value in copy_state(alone).items():
-        assert torch.equal(copy_state(shared)[name], value), name
-
-
-@pytest.mark.parametrize("optimizer", ["AdamW", "RMSprop", "Adagrad", "NAdam"])
+@pytest.mark.parametrize("optimizer", ["RMSprop", "NAdam"])
 def test_any_optimiser_by_name(optimizer, tmp_path: Path):
     run = train_one(change(method="line", optimizer=optimizer, learning_rate=0.01, momentum=0.0, epochs=5), tmp_path)
     assert run.log()[-1]["train_accuracy"] > run.log()[0]["train_accuracy"]
@@ -195,40 +180,6 @@ def test_any_optimiser_by_name(optimizer, tmp_path: Path):
 
 
 # State
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"method": "line", "samples": 2, "feature_similarity": 0.1},
-        {"method": "simplex", "layerwise": True, "optimizer": "Adam", "learning_rate": 0.01},
-        {"method": "curve", "optimizer": "NAdam", "learning_rate": 0.01, "pad": 1, "flip": True},
-    ],
-    ids=str,
-)
-def test_a_loaded_state_continues_bitwise(changes):
-    recipe = change(**changes)
-    one = Engine(recipe, digits(), CPU)
-    one.set_epoch(0)
-    one.start_epoch()
-    sizes = one.loader.sizes
-    for done in range(4):
-        one.step.advance(sizes, done)
-    middle = copy_state(one)
-    other = Engine(recipe, digits(), CPU)
-    other.load(middle)
-    other.set_epoch(0)
-    for name, value in other.state().items():
-        assert torch.equal(value, middle[name]), name
-    for engine in (one, other):
-        for done in range(4, len(sizes)):
-            engine.step.advance(sizes, done)
-        run_epochs(engine, [1])
-    first, second = copy_state(one), copy_state(other)
-    assert set(first) == set(second)
-    for name, value in first.items():
-        assert torch.equal(value, second[name]), name
 
 
 # Evaluation
@@ -252,14 +203,8 @@ def test_evaluations_during_training_leave_no_trace(changes, tmp_path: Path):
     scores = ("test_accuracy", "validation_accuracy")
     plain = [{name: value for name, value in row.items() if name not in scores} for row in rows(often)]
     assert plain == rows(never)
-    families = [parameters(run) for run in (often, never)]
-    assert all(torch.equal(*values) for values in zip(*families, strict=True))
+    assert contents(often.family_file)[1] == contents(never.family_file)[1]
     assert often.result["test_accuracy"] == never.result["test_accuracy"]
-
-
-def parameters(run: Run) -> list[Tensor]:
-    family = ss.load(run.family_file, Engine(run.recipe, digits(), CPU).family.midpoint())
-    return [family.rng, *family.omega.values()]
 
 
 def test_the_test_set_is_left_alone_until_the_end_where_there_is_a_validation_set(tmp_path: Path):

@@ -15,10 +15,11 @@ from training_cases import (
     CPU,
     DIGITS,
     Countdown,
+    Interrupted,
     Watch,
     digits,
+    interrupt,
     make_mlp,
-    nothing,
     train_one,
     train_runs,
 )
@@ -31,14 +32,6 @@ from subspaces.version import __version__
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
 EAGER = dataclasses.replace(CPU, checkpoint_seconds=0.0)  # a checkpoint after every step
-
-
-class Interrupted(Exception):
-    pass
-
-
-def interrupt() -> None:
-    raise Interrupted
 
 
 def interrupted(out: Path, steps: int = 8, recipe: Recipe = RECIPE) -> Run:
@@ -108,18 +101,6 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path):
     tensors, progress = run.load_checkpoint()
     assert torch.equal(tensors["a"], torch.ones(3))
     assert progress == {"epoch": 1, "done": 2, "lines": 0}
-
-
-def test_loading_a_checkpoint_cuts_the_log_back_to_it(tmp_path: Path):
-    run = Run.under(tmp_path, RECIPE)
-    run.start(CPU)
-    run.append_log({"epoch": 1})
-    run.save_checkpoint({"a": torch.ones(1)}, {"epoch": 1, "done": 0})
-    run.append_log({"epoch": 2})
-    with open(run.folder / "log.jsonl", "a") as file:
-        file.write('{"epoch": 3, "lo')  # the last words of a killed process
-    run.reset_log(run.load_checkpoint()[1])
-    assert run.log() == [{"epoch": 1}]
 
 
 # What is refused
@@ -217,7 +198,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path):
     recipes = [ABSURD, RECIPE, dataclasses.replace(ABSURD, seed=1), dataclasses.replace(RECIPE, seed=1)]
     runs = [Run.under(tmp_path, recipe) for recipe in recipes]
     with pytest.raises(TrainingError, match=f"the loss of {runs[0].folder.name}"):
-        train_runs(runs, digits(), CPU, nothing, nothing)
+        train_runs(runs, digits(), CPU)
     assert [run.finished for run in runs] == [False, True, False, True]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from helpers import dropped  # noqa: F401  # the network `training_cases:dropped`
 from safetensors import safe_open
 from torch import Tensor, nn
 
@@ -29,24 +30,6 @@ def make_mlp() -> nn.Module:
     from subspaces.networks import MLP
 
     return MLP(64, 10)
-
-
-class Dropped(nn.Module):
-    """Two layers with batch norm and dropout; the module of `training_cases:dropped`."""
-
-    def __init__(self, inputs: int, classes: int, dropout: float) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Flatten(), nn.Linear(inputs, 16), nn.BatchNorm1d(16), nn.ReLU())
-        self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(16, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.dropout(self.body(x)))
-
-
-def dropped(classes: int, image_shape: tuple[int, int, int], dropout: float) -> nn.Module:
-    channels, height, width = image_shape
-    return Dropped(channels * height * width, classes, dropout)
 
 
 def convolutional(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
@@ -131,6 +114,14 @@ def train_one(
     run = Run.under(out, recipe)
     train_runs([run], digits() if dataset is None else dataset, execution, report, tick)
     return run
+
+
+class Interrupted(Exception):
+    """What ends a training without a word."""
+
+
+def interrupt() -> None:
+    raise Interrupted
 
 
 class Countdown:
