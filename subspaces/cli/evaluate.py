@@ -79,7 +79,6 @@ def _add_evaluate(commands: Any) -> None:
 def _add_select(commands: Any) -> None:
     command = parser.add_command(commands, select)
     command.typed = {"path": "out", "batches": "statistics-batches"}
-    command.typed = {"path": "out"}
     command.option("run", type=Path, metavar="RUN", help="The folder of a finished run.")
     text = f"Corrupt the run's test images, as ImageNet-C does: {', '.join(CORRUPTIONS)}."
     command.option("--corruption", panel=DOMAIN, metavar="NAME", help=text)

@@ -53,12 +53,25 @@ def ray() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster(ray: Any) -> Iterator[str]:
-    """A cluster of a machine with two cores, to which this process is connected, so that workers outlast a test."""
-    options = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20}
-    ray.init(address="local", log_to_driver=False, logging_level="ERROR", **options)
-    yield "auto"
-    ray.shutdown()
+def address(ray: Any) -> Iterator[str]:
+    """A cluster of two machines with a core each, which are processes here."""
+    from ray.cluster_utils import Cluster as Machines
+
+    options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 * 2**20}
+    machines = Machines(initialize_head=True, head_node_args=options)
+    try:
+        machines.add_node(**options)
+        yield machines.address
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cluster(ray: Any, address: str) -> str:
+    """The same, to which this process is connected, so that workers outlast a test."""
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    return "auto"
 
 
 @pytest.fixture(autouse=True)
