@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> int:
     except ArgumentError as error:
         if type(error) is not ArgumentError:  # its subclasses are about files
             raise
-        raise errors.UsageError(options.parser.as_typed(str(error))) from None
+        raise errors.UsageError(options.parser.as_typed(str(error), options)) from None
 
 
 def _load_plugins() -> None:

@@ -74,10 +74,12 @@ class Parser(argparse.ArgumentParser):
             command.error(f"unexpected argument {unknown[0]!r}{closest}")
         return options
 
-    def as_typed(self, text: str) -> str:
+    def as_typed(self, text: str, options: argparse.Namespace) -> str:
         """Return an error about an option (`label_noise=2: …`) as one about what was typed (`--label-noise=2: …`)."""
         name, equals, rest = text.partition("=")
-        option = f"--{self.typed.get(name, name.replace('_', '-'))}"
+        option = f"--{name.replace('_', '-')}"
+        if name in self.typed and not (name in vars(options) and option in self._option_string_actions):
+            option = f"--{self.typed[name]}"
         typed = f"{option}={rest}" if equals and option in self._option_string_actions else text
         return re.sub(r"^--([\w-]+)=(True|False)", r"--\1", typed)
 
