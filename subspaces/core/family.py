@@ -40,8 +40,7 @@ class Subspace(KeepingStatistics):
         init: "independent" vertices, by default for a function, or "point": all at one network, always for a module.
         offset: with init="point", set the vertices apart by random steps of this length, relative to that of each
             penalised weight and orthogonal to it and to each other (by default 0.1); the midpoint stays.
-        penalised: `penalised(name, parameter)`, whether the penalty and the distances look at a parameter; by default
-            at all but one-dimensional ones (biases, scales and shifts of norms).
+        penalised: `penalised(name, parameter)`, whether penalty and distances include it; by default if it is not 1-d.
         groups: `groups(network)` makes the optimiser groups of a network; `parameter_groups()` returns the same.
         seed: starts the family's random numbers; by default drawn from torch's global generator.
         statistics_every: for networks with batch norm: run the midpoint too, without gradient, at the first

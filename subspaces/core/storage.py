@@ -135,10 +135,8 @@ def _read(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], d
             raise FileError(f"{path} is a safetensors file but not a family: expected one written by subspaces.save")
         if header.get("version") != VERSION:
             found = str(header.get("version"))[:20]
-            raise FileError(
-                f"{path} has format version {found}, expected {VERSION}: load it with the release that wrote it, and "
-                "carry its state_dict() over to a family of this one"
-            )
+            remedy = "load it with the release that wrote it, and carry its state_dict() over to a family of this one"
+            raise FileError(f"{path} has format version {found}, expected {VERSION}: {remedy}")
         if checks.flag("verify", verify):
             check(header, tensors)
     except DamageError as error:
@@ -265,10 +263,8 @@ def read_tensors(path: Path, header_only: bool = False) -> tuple[dict[str, str],
         except (SafetensorError, ValueError, RuntimeError) as error:  # dtypes and sizes that torch does not know too
             if memory.ran_out(error):
                 raise
-            # the first time it may have been a signal: safetensors makes another error of Ctrl-C
-            if tries and _stamp(path) == before:
-                size = path.stat().st_size
-                raise DamageError(f"{size} bytes that are not a complete safetensors file: {error}") from None
+            if tries and _stamp(path) == before:  # the first time it may be Ctrl-C, of which safetensors makes another
+                raise DamageError(f"{before[-1]} bytes that are not a complete safetensors file: {error}") from None
     raise DamageError(f"it was replaced {TRIES} times while it was read")
 
 

@@ -43,8 +43,7 @@ class Settings:
     """The settings of `evaluate`: points, planes and shifted data."""
 
     grid: Sequence[float] = _point(
-        GRID,
-        "Points of a line or curve, or beyond its ends, each with 1 - alpha; by default 0, 0.05, …, 1.",
+        GRID, "Points of a line or curve, or beyond its ends, each with 1 - alpha; by default 0, 0.05, …, 1."
     )
     random: int = _point(6, "Random points of a simplex, and in their ensemble.", (0, POINTS))
     triangle: int = _point(6, "Grid on a triangle: into how many pieces an edge is cut; 0 for none.", (0, TRIANGLE))

@@ -75,8 +75,11 @@ def _check_all(parts: Sequence[Sequence[Run]], data: Path | None, show: Mode, wo
         try:
             with display(show) as shown:
                 check_data(recipes, load_levels(recipes, data, shown.progress), world.size)
-        except (FileNotFoundError, DataError):  # which is said when the others are trained
-            continue
+        except (FileNotFoundError, DataError):
+            continue  # data that are missing or broken are an error of these runs alone, when their turn comes
+        except Exception as error:
+            if not memory.ran_out(error):  # nor is there room to check, as there may be later
+                raise
 
 
 def groups(runs: Sequence[Run]) -> list[list[Run]]:
