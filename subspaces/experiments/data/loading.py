@@ -114,7 +114,24 @@ _SOURCES = (
         "DIR/test/<class>/*, and pass --data DIR",
     ),
 )
-SOURCES = {source.name: source for source in _SOURCES}
+PART = 12_000  # images: a network can be trained on them on a laptop
+
+
+def _part(source: Source) -> Source:
+    """Return the data set of the first training images of another one, and all of its test images."""
+
+    def load(root: Path, progress: Progress | None) -> Dataset:
+        data = source.load(root, progress)
+        return replace(data, name=name, train=data.train.select(torch.arange(PART)))
+
+    assert source.fits is not None
+    name = f"{source.name}-{PART // 1000}k"
+    words = f"the first {PART:,} training images of {source.name}, and its test images"
+    return source._replace(name=name, description=words, load=load, fits=source.fits._replace(training=PART))
+
+
+_PARTS = [_part(source) for source in _SOURCES if source.name in ("mnist", "cifar10")]
+SOURCES = {source.name: source for source in (*_SOURCES, *_PARTS)}
 NAMES = tuple(SOURCES)
 
 
