@@ -38,8 +38,8 @@ gpu: .venv/.installed  ## the tests that need a CUDA device
 bench: .venv/.installed  ## the time of a training step over a plain one's
 	$(BIN)/python benchmarks/step.py
 
-tables: .venv/.installed  ## the tables of the documents, from the files under results/
-	$(BIN)/python docs/tables.py
+tables: .venv/.installed  ## the tables of README.md and RESULTS.md, from the files under results/
+	$(BIN)/python docs/results.py
 
 clean:  ## remove the environment and all caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -25,6 +25,7 @@ PAGES = (
     *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
     *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "docs/cluster.md"),
     *("docs/scale.md", "docs/parameters.md", "results/README.md"),
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "results").glob("*/README.md")),
 )
 COMMAND = build()
 

@@ -1,42 +1,161 @@
-"""The tables of the documents, and every number of the README, are those of the files under results/."""
+"""The tables of README.md and RESULTS.md, and every number of the README, are those of the files under results/."""
 
-import importlib.util
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
+from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import subspaces as ss
-from subspaces.experiments.paper import FIGURES
+from subspaces.experiments.paper import FIGURES, SCALES, Claim
+from subspaces.experiments.paper.measured import TAKEN
 
 ROOT = Path(__file__).parent.parent
-_spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
-tables: Any = importlib.util.module_from_spec(_spec)  # type: ignore[arg-type]
-_spec.loader.exec_module(tables)  # type: ignore[union-attr]
+sys.path.insert(0, str(ROOT / "docs"))
+import paper_rows  # noqa: E402
+
+import results  # noqa: E402
+
+SMOKE = paper_rows.read("reproduce/smoke")
 
 
-@pytest.mark.parametrize("name", tables.DOCUMENTS)
+@pytest.mark.parametrize("name", results.DOCUMENTS)
 def test_the_tables_are_those_of_the_files(name: str) -> None:
     text = (ROOT / name).read_text()
-    blocks = list(tables.BLOCK.finditer(text))
+    blocks = list(results.BLOCK.finditer(text))
     assert text.count("<!-- table: ") == text.count("<!-- end -->") == len(blocks) > 0
-    assert tables.rewritten(text) == text, "call `make tables`"
+    assert results.rewritten(text) == text, "call `make tables`"
     digit = re.search(r"\d\.(\d)", blocks[0][0])
     assert digit is not None
     at = blocks[0].start() + digit.start(1)
     changed = text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :]
-    assert tables.rewritten(changed) == text != changed
+    assert results.rewritten(changed) == text != changed
 
 
 def test_every_table_is_in_a_document() -> None:
-    used = [block[1] for name in tables.DOCUMENTS for block in tables.BLOCK.findall((ROOT / name).read_text())]
-    assert sorted(used) == sorted(tables.TABLES)
+    used = [block[1] for name in results.DOCUMENTS for block in results.BLOCK.findall((ROOT / name).read_text())]
+    assert sorted(used) == sorted(results.TABLES)
+
+
+def test_results_are_short() -> None:
+    lines = (ROOT / "RESULTS.md").read_text().splitlines()
+    assert len(" ".join(line for line in lines if not line.startswith(("|", "<!--"))).split()) <= 1200
+    assert sum(line.startswith("![") for line in lines) <= 5
+
+
+# The table of claims
+
+
+def column(table: str, at: int) -> dict[str, str]:
+    """A column of the table, by the claims."""
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:] if not line.startswith("| **")]
+    return {cells[0]: cells[at] for cells in rows}
+
+
+@pytest.mark.parametrize("scale", sorted(file.stem for file in (ROOT / "results" / "reproduce").glob("*.json")))
+def test_every_verdict_of_a_file_is_in_the_table_once(scale: str) -> None:
+    found = paper_rows.read(f"reproduce/{scale}")
+    marks = "".join(column(results.claims({scale: found}), 1).values())
+    verdicts = [claim["verdict"] for figure in found["figures"] for claim in figure["claims"]]
+    assert {verdict: marks.count(mark) for verdict, mark in results.MARKS.items()} == {
+        verdict: verdicts.count(verdict) for verdict in results.MARKS
+    }
+
+
+def laptop(*names: str) -> dict[str, Any]:
+    """What `reproduce` writes of some figures: the first claim of each holds, the others do not."""
+    figures = []
+    for figure in (FIGURES[name] for name in names):
+        for setup in {SCALES["laptop"].setup(each).name: SCALES["laptop"].setup(each) for each in figure.on}.values():
+            verdicts = [
+                {"claim": claim.sentence, "verdict": "does not" if i else "holds"}
+                for i, claim in enumerate(figure.claims_on(setup))
+            ]
+            figures.append({"figure": figure.name, "setup": setup.name, "claims": verdicts})
+    return {"seeds": [0, 1, 2], "figures": figures}
+
+
+def test_the_table_has_what_a_file_has_and_no_more() -> None:
+    table = results.claims({"smoke": SMOKE, "laptop": laptop("large-noise", "integral")})
+    assert "| laptop: 3 seeds |" in table
+    made = {claim: cell for claim, cell in column(table, 2).items() if cell != "–"}
+    noise, integral = (list(FIGURES[name].claims) for name in ("large-noise", "integral"))
+    expected = dict(zip(noise, "✓✗", strict=True)) | dict(zip(integral, ("✓ ✓", "✗ ✗", "✗ ✗"), strict=True))
+    assert made == expected
+    assert column(table, 1) == column(results.claims({"smoke": SMOKE, "laptop": {}}), 1)
+    assert "| laptop: not made yet |" in results.claims({"smoke": SMOKE, "laptop": {}})
+
+
+@pytest.mark.parametrize(
+    ("formula", "figure", "file", "method", "answer"),
+    [
+        ("layerwise line > standard", "along", "comparison", "line, layerwise", "midpoint"),
+        ("curve: 0.1 and 0.9 > standard", "ensembles-along", "comparison", "curve", "ensemble of 0.1 and 0.9"),
+        ("simplex of 3 > standard", "simplex-midpoint", "comparison", "simplex (m = 3)", "midpoint"),
+        ("line: at 0.2, 0.4, 0.6 > standard: at 0.2, 0.4, 0.6", "large-noise", "cifar10-noise", "line", "midpoint"),
+        ("standard: runs > standard", "ensembles-along", "comparison", "standard", "ensemble of 2 runs"),
+    ],
+)
+def test_claims_are_judged_by_the_differences_of_the_comparisons(
+    formula: str, figure: str, file: str, method: str, answer: str
+) -> None:
+    entries = paper_rows.read(f"{file}/comparison")["entries"]
+    (entry,) = (each for each in entries if (each["method"], each["answer"]) == (method, answer))
+    found, expected = paper_rows.judged(Claim("", formula), figure), entry["metrics"]["accuracy"]["difference"]
+    assert found is not None
+    assert [found.difference.mean, found.difference.low, found.difference.high] == [
+        expected[name] and pytest.approx(expected[name]) for name in ("mean", "low", "high")
+    ]
+
+
+def test_two_networks_and_what_was_not_measured_hold_no_verdict() -> None:
+    claim = Claim("", "line: 0.1 and 0.9 > standard: runs − 0.005")
+    assert paper_rows.judged(claim, "ensembles-along").verdict == "too noisy to say"
+    assert paper_rows.judged(Claim("", "line, β = 2 > standard"), "along") is None
+    assert paper_rows.judged(Claim("", "line > standard"), "betas") is None
+
+
+def shifted(label: str, kinds: Sequence[str]) -> SimpleNamespace:
+    """The runs of a method on some corruptions at severity 3, or all, as `Measured` has them."""
+    rows = []
+    for run in paper_rows.read("shift/runs")["runs"].values():
+        if run["recipe"]["name"] == f"cifar10-{label}":
+            own = {"seeds": (run["recipe"]["seed"],), "kind": "point", "severity": 3}
+            name = "midpoint" if "midpoint" in run["unchanged"] else "network"
+            some = [each for each in run["shifts"] if each["severity"] == 3]
+            for each in (each for each in some if not kinds or each["name"] in kinds):
+                along = {float(alpha): value for alpha, value in each.get("along", {}).items()}
+                for alpha, value in {**along, 0.5: each["answers"][name]["accuracy"]}.items():
+                    rows.append({**own, "role": "along", "alpha": alpha, "data": each["name"], "accuracy": value})
+            for each in run["answers"]:
+                if each["kind"] == "point" and (each["role"] == "midpoint" or each["alphas"][0] in along):
+                    alpha = 0.5 if each["role"] == "midpoint" else each["alphas"][0]
+                    accuracy = each["metrics"]["accuracy"]
+                    rows.append({**own, "role": "along", "alpha": alpha, "data": "test", "accuracy": accuracy})
+    return SimpleNamespace(frame=pd.DataFrame(rows))
+
+
+@pytest.mark.parametrize(
+    ("what", "metric", "kinds"),
+    [
+        ("change", "change", ()),
+        ("share of corruptions", "share", ()),
+        ("range on clean images", "accuracy", ()),
+        ("range on corrupted images", "accuracy", ("snow", "contrast")),
+    ],
+)
+def test_corrupted_images_are_judged_as_by_the_package(what: str, metric: str, kinds: Sequence[str]) -> None:
+    found = SimpleNamespace(group=lambda label: shifted(label.replace("layerwise line", "line-layerwise"), kinds))
+    for label in ("line", "layerwise line"):
+        known = paper_rows.single_runs("shift/runs")[f"{label}: {what}", metric]
+        assert known == pytest.approx(TAKEN[what](found, label))
 
 
 # The README's sentences
@@ -46,33 +165,30 @@ def percent(number: float, digits: int = 1) -> str:
     return f"{100 * number:.{digits}f}"
 
 
-def demo() -> dict[str, list[Any]]:
-    return {
-        "network": tables.answers("digits-standard"),
-        "midpoint": tables.answers("digits-line"),
-        "networks": tables.together("demo"),
-        "points": tables.answers("digits-line", "ensemble", "along", [0.1, 0.9]),
-    }
+def demo(recipe: str) -> str:
+    """The mean accuracy of a recipe's midpoints in the demo."""
+    runs = [run for run in paper_rows.read("demo/summary")["runs"].values() if run["recipe"]["name"] == recipe]
+    answers = [answer for run in runs for answer in run.get("answers", ())]
+    points = [each for each in answers if (each["kind"], each["role"], each["split"]) == ("point", "midpoint", "test")]
+    return percent(mean(each["metrics"]["accuracy"] for each in points))
 
 
-def noisy(method: str) -> str:
-    lines = tables.read("noise/noise")["lines"]
+def noisy(*method: str) -> str:
+    lines = paper_rows.read("noise/noise")["lines"]
     (line,) = (line for line in lines if (line["label_noise"], line["method"], line["answer"]) == (0.4, *method))
     return percent(line["metrics"]["accuracy"]["mean"])
 
 
 def sentences() -> Iterator[str]:
-    yield f"cResNet20, {tables.read('comparison/comparison')['entries'][0]['recipe']['epochs']} epochs"
-    rows = tables.read("cifar10-noise/comparison")
+    yield f"cResNet20, {paper_rows.read('comparison/comparison')['entries'][0]['recipe']['epochs']} epochs"
+    rows = paper_rows.read("cifar10-noise/comparison")
     yield f"with {percent(rows['label_noise'], 0)} % random training labels"
     means = {(each["method"], each["answer"]): each["metrics"]["accuracy"]["mean"] for each in rows["entries"]}
     gain = means["simplex (m = 3), layerwise", "midpoint"] - means["standard", "network"]
     yield f"has {percent(gain, 0)} of 100 test images more right"
-    right = {name: percent(mean(each["accuracy"] for each in rows)) for name, rows in demo().items()}
-    yield f"one network has {right['network']} % right and the line's midpoint {right['midpoint']} %."
-    early = noisy(("early-stopping", "network"))
-    yield f"Stopping early by clean held-out images is better still there ({early} %)"
-    engine = tables.read("speed/engine-h200")["rows"]
+    yield f"one network has {demo('digits-standard')} % right and the line's midpoint {demo('digits-line')} %."
+    yield f"Stopping early by clean held-out images is better still there ({noisy('early-stopping', 'network')} %)"
+    engine = paper_rows.read("speed/engine-h200")["rows"]
     yield f"takes {engine['standard']['ms']:.2f} ms for a whole standard step"
     yield f"{engine['line']['ratio']:.2f} of that for a line and {engine['simplex 6']['ratio']:.2f} for six vertices"
 
@@ -82,7 +198,7 @@ def words(text: str) -> str:
 
 
 def test_every_number_of_the_readme_was_measured() -> None:
-    text = re.sub(r"```.*?```", "", tables.BLOCK.sub("", (ROOT / "README.md").read_text()), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", results.BLOCK.sub("", (ROOT / "README.md").read_text()), flags=re.DOTALL)
     text = words(text)
     for sentence in sentences():
         assert words(sentence) in text
@@ -95,9 +211,9 @@ def test_every_number_of_the_readme_was_measured() -> None:
 
 
 def test_every_figure_has_results_and_verdicts_follow_from_intervals() -> None:
-    found = tables.read("reproduce/smoke")
-    assert [each["figure"] for each in found["figures"]] == list(FIGURES)
-    for claim in (claim for each in found["figures"] for claim in each["claims"]):
+    assert [each["figure"] for each in SMOKE["figures"]] == list(FIGURES)
+    every = [*SMOKE["figures"], *paper_rows.read("reproduce/laptop").get("figures", ())]
+    for claim in (claim for each in every for claim in each["claims"]):
         low, high = (claim["difference"][name] for name in ("low", "high"))
         assert claim["verdict"] == ("holds" if low > 0 else "does not" if high < 0 else "too noisy to say")
 

@@ -1,0 +1,126 @@
+"""Write the tables of README.md and RESULTS.md from the files under results/: `make tables`.
+
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`; NAME is a key of `TABLES`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from paper_rows import NOTES, judged, read
+
+from subspaces.evaluation.statistics import Spread, shown
+from subspaces.experiments.paper import FIGURES, SCALES, VERDICTS, Figure, Scale
+from subspaces.experiments.paper.figures import VALUES
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ("README.md", "RESULTS.md")
+BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKS = dict(zip(VERDICTS, "✓✗?", strict=True))
+METRICS = {"accuracy": (100, 2), "ece": (100, 2), "nll": (1, 3)}  # scale and digits
+ROWS = {  # of the README: a method and an answer of a comparison, and what they are called there
+    ("standard", "network"): "standard training",
+    ("swa-constant (m = 3)", "average of 3"): "weight averaging (SWA), constant rate",
+    ("line", "midpoint"): "line: midpoint",
+    ("line, layerwise", "midpoint"): "line, layerwise: midpoint",
+    ("simplex (m = 3), layerwise", "midpoint"): "simplex of 3, layerwise: midpoint",
+    ("line", "ensemble of 0.1 and 0.9"): "line: its points 0.1 and 0.9",
+    ("simplex (m = 3)", "ensemble of 6 random points"): "simplex of 3: six random points",
+    ("standard", "ensemble of 2 runs"): "two networks",
+}
+CLEAN_ALONE = ("swa-constant (m = 3)", "line, layerwise", "simplex (m = 3)")  # not among the rows of noisy labels
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [f"| {' | '.join(row)} |\n" for row in [head, *rows]]
+    return "".join([lines[0], f"|{'---|' * len(head)}\n", *lines[1:]])
+
+
+def compared(name: str, without: Sequence[str] = ()) -> str:
+    """Return the README's rows of a comparison on CIFAR-10, without some methods."""
+    rows, entries = [], {(each["method"], each["answer"]): each for each in read(name)["entries"]}
+    for key, label in ROWS.items():
+        if key[0] not in without:
+            found = [(entries[key]["metrics"][metric], how) for metric, how in METRICS.items()]
+            cells = [shown(Spread(each["values"], each["mean"], each["std"]), *how) for each, how in found]
+            cost = f"{entries[key]['training_relative']:g} / {entries[key]['networks_at_test']}"
+            rows.append([label, *cells, cost])
+    return table(["", "accuracy %", "ECE %", "NLL", "networks trained / at test"], rows)
+
+
+def step() -> str:
+    """Return the time of a step over a plain one's on a CPU."""
+    names = {"plain": "plain network", "line": "line", "curve": "curve, one bend", "simplex 6": "simplex of 6"}
+    rows = read("speed/step-cpu")["rows"]
+    return table(["", *names.values()], [["time of a step", *(f"{rows[name]['ratio']:.2f}" for name in names)]])
+
+
+def claims(scales: Mapping[str, Any]) -> str:
+    """Return all claims with their verdicts: of files of `subspaces reproduce`, and with the paper's networks."""
+    rows, totals = [], [Counter[str]() for _ in (*scales, "paper")]
+    for figure in FIGURES.values():
+        rows.append([f"**{figure.where}**: {figure.shows}", *[""] * len(scales), NOTES.get(figure.name, "")])
+        for sentence, formula in figure.claims.items():
+            one = replace(figure, claims={sentence: formula})
+            cells = [*(marks(one, SCALES[name], found) for name, found in scales.items()), with_its_networks(one)]
+            rows.append([in_words(sentence), *(cell or "–" for cell in cells)])
+            for total, cell in zip(totals, cells, strict=True):
+                total.update(cell)
+    rows.append(["**all claims**", *(", ".join(f"{n[mark]} {mark}" for mark in MARKS.values()) for n in totals)])
+    seeds = (f"{len(found['seeds'])} seeds" if found else "not made yet" for found in scales.values())
+    heads = [f"{name}: {some}" for name, some in zip(scales, seeds, strict=True)]
+    return table(["claim", *heads, "paper's networks: 2 seeds"], rows)
+
+
+def in_words(sentence: str) -> str:
+    """Replace names in braces by what they stand for, where that is the same at every scale."""
+    setups = [SCALES[name].setup("cifar10") for name in ("smoke", "laptop", "paper")]
+
+    def words(match: re.Match[str]) -> str:
+        first, *others = ([str(each) for each in VALUES[match[1]](setup)] for setup in setups)
+        return " / ".join(first) if all(each == first for each in others) else f"*{match[1]}*"
+
+    return re.sub(r"{(\w+)}", words, sentence)
+
+
+def marks(figure: Figure, scale: Scale, found: Any) -> str:
+    """Return a mark for each claim of a figure in a file, network by network."""
+    sentences = [claim.sentence for claim in figure.claims_on(scale.setup(figure.on[0]))]
+    made = [each["claims"] for each in found.get("figures", ()) if each["figure"] == figure.name]
+    verdicts = [{claim["claim"]: MARKS[claim["verdict"]] for claim in some} for some in made]
+    return " ".join("".join(each[sentence] for sentence in sentences) for each in verdicts)
+
+
+def with_its_networks(figure: Figure) -> str:
+    """Return the verdicts of those claims of a figure that were measured with the paper's networks."""
+    every, cells = list(figure.claims_on(SCALES["paper"].setup(figure.on[0]))), []
+    pattern = re.sub(r"\\{\w+\\}", "(.+)", re.escape(next(iter(figure.claims))))
+    for claim in every:
+        found, names = judged(claim, figure.name), re.fullmatch(pattern, claim.sentence)
+        if found and names:
+            label = f"{', '.join(dict.fromkeys(names.groups()))}: " if len(every) > 1 else ""
+            cells.append(f"{label}{MARKS[found.verdict]} {found.cells()[-1]}")
+    return "<br>".join(cells)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "clean labels": partial(compared, "comparison/comparison"),
+    "noisy labels": partial(compared, "cifar10-noise/comparison", CLEAN_ALONE),
+    "step": step,
+    "claims": lambda: claims({name: read(f"reproduce/{name}") for name in ("smoke", "laptop")}),
+}
+
+
+def rewritten(text: str) -> str:
+    """Return a document with all its tables as the files have them."""
+    return BLOCK.sub(lambda block: block[1] + TABLES[block[2]]() + block[3], text)
+
+
+if __name__ == "__main__":
+    for document in (ROOT / name for name in DOCUMENTS):
+        document.write_text(rewritten(document.read_text()))
