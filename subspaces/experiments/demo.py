@@ -28,7 +28,7 @@ STEPS = 6  # into how many pieces an edge of the triangle is cut
 WIDTH = 6  # characters for a point of the picture
 SHADES = " ░▒▓"  # from the lowest accuracy to the highest
 
-NETWORK, VERTICES, MIDPOINT = "one network", "the simplex's vertices, on average", "the simplex's midpoint"
+NETWORK, VERTICES, MIDPOINT = "one network", "the simplex's vertices, mean", "the simplex's midpoint"
 POINTS, PAIR, STOPPED = "six points of the simplex", "two networks", "one network, stopped early"
 Accuracies = dict[tuple[int, ...], float]
 """Accuracy in percent by alpha times STEPS, which are three whole numbers."""
@@ -143,7 +143,7 @@ def picture(triangle: Accuracies) -> list[str]:
     for row in range(STEPS + 1):
         places = [(STEPS - row, row - column, column) for column in range(row + 1)]
         cells = "".join(_cell(triangle[place], low, high, len(set(place)) == 1) for place in places)
-        lines.append(" " * ((STEPS - row) * WIDTH // 2) + cells)
+        lines.append((" " * ((STEPS - row) * WIDTH // 2) + cells).rstrip())
     return lines
 
 
