@@ -98,8 +98,8 @@ def runs_of(recipe: str) -> list[Any]:
 
 
 def answers(recipe: str, kind: str = "point", role: str = "midpoint", alphas: Any = None) -> list[Any]:
-    """Return the metrics of the first answer of this kind, role and, if given, points of each run of a recipe."""
-    wanted = {"kind": kind, "role": role} | ({"alphas": alphas} if alphas else {})
+    """Return the test metrics of the first answer of this kind, role and, if given, points of each run of a recipe."""
+    wanted = {"kind": kind, "role": role, "split": "test"} | ({"alphas": alphas} if alphas else {})
     return [next(a["metrics"] for a in run["answers"] if wanted.items() <= a.items()) for run in runs_of(recipe)]
 
 
@@ -123,15 +123,23 @@ def cifar10() -> str:
     return table(["seeds 0, 1", "accuracy %", "ECE %", "NLL"], rows)
 
 
+def vertices(recipe: str) -> list[Any]:
+    """Return the metrics of the vertices of each run of a recipe, in the mean over them."""
+    places = [[float(i == vertex) for i in range(3)] for vertex in range(3)]
+    every = zip(*(answers(recipe, "point", "vertex", [place]) for place in places), strict=True)
+    return [{name: statistics.mean(each[name] for each in run) for name in run[0]} for run in every]
+
+
 def demo() -> str:
     """Return the table of the demo."""
-    ends = zip(*(answers("digits-line", "point", "along", [end]) for end in (0.0, 1.0)), strict=True)
+    simplex = "digits-simplex-layerwise"
     found = [
-        ("a network", "1 / 1", answers("digits-standard")),
-        ("the line's ends, in the mean", "1 / 1", [{k: (a[k] + b[k]) / 2 for k in a} for a, b in ends]),
-        ("the line's midpoint", "1 / 1", answers("digits-line")),
+        ("one network", "1 / 1", answers("digits-standard")),
+        ("the simplex's vertices (mean)", "1 / 1", vertices(simplex)),
+        ("the simplex's midpoint", "1 / 1", answers(simplex)),
         ("two networks", "2 / 2", together("demo")),
-        ("the line's points 0.1 and 0.9", "1 / 2", answers("digits-line", "ensemble", "along", [0.1, 0.9])),
+        ("six points of the simplex", "1 / 6", answers(simplex, "ensemble", "random")),
+        ("one network stopped early", "1 / 1", answers("digits-early-stopping")),
     ]
     rows = [[name, *(quality(c, summed([m[c] for m in ms]), 1) for c in METRICS[:2]), k] for name, k, ms in found]
     return table(["", "accuracy %", "ECE %", "networks trained / at test"], rows)

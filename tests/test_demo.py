@@ -50,7 +50,10 @@ def test_the_claims_hold_for_each_seed(done: tuple[Path, demo.Result]) -> None:
         assert len(vertices) == 3
         assert 100 * max(vertices) < midpoint[seed]
     assert "in 5 of 5 seeds" in demo.headline(result.answers)
-    assert f"more accurate: {demo.STOPPED}" in demo.better(result.answers)
+    accurate, calibrated = demo.better(result.answers).split(". ")
+    assert demo.STOPPED in accurate
+    assert demo.NETWORK not in accurate.replace(demo.STOPPED, "")
+    assert demo.PAIR in calibrated
 
 
 def test_answers_are_what_was_measured(done: tuple[Path, demo.Result]) -> None:
@@ -126,8 +129,8 @@ def test_sentences_say_what_was_measured_whichever_way_it_points(done: tuple[Pat
     sentence = demo.headline(answers)
     assert "has 61.7 % of the test images right, one network 60.0 %" in sentence
     assert "better than both in 2 of 3 seeds" in sentence
-    calibrated = f"better calibrated: {demo.NETWORK}, {demo.VERTICES}"
-    assert demo.better(answers) == f"Than the midpoint, more accurate: none; {calibrated}."
+    calibrated = f"Better calibrated: {demo.NETWORK}, {demo.VERTICES}"
+    assert demo.better(answers) == f"More accurate than the midpoint: none. {calibrated}."
 
 
 def test_the_picture_is_darkest_where_the_accuracy_is_highest() -> None:

@@ -49,16 +49,10 @@ def percent(number: float, digits: int = 1) -> str:
 def demo() -> dict[str, list[Any]]:
     return {
         "network": tables.answers("digits-standard"),
-        "midpoint": tables.answers("digits-line"),
-        "networks": tables.together("demo"),
-        "points": tables.answers("digits-line", "ensemble", "along", [0.1, 0.9]),
+        "midpoint": tables.answers("digits-simplex-layerwise"),
+        "vertices": tables.vertices("digits-simplex-layerwise"),
+        "stopped": tables.answers("digits-early-stopping"),
     }
-
-
-def noisy(method: str) -> str:
-    lines = tables.read("noise/noise")["lines"]
-    (line,) = (line for line in lines if (line["label_noise"], line["method"], line["answer"]) == (0.4, *method))
-    return percent(line["metrics"]["accuracy"]["mean"])
 
 
 def sentences() -> Iterator[str]:
@@ -69,9 +63,9 @@ def sentences() -> Iterator[str]:
     gain = means["simplex (m = 3), layerwise", "midpoint"] - means["standard", "network"]
     yield f"has {percent(gain, 0)} of 100 test images more right"
     right = {name: percent(mean(each["accuracy"] for each in rows)) for name, rows in demo().items()}
-    yield f"one network has {right['network']} % right and the line's midpoint {right['midpoint']} %."
-    early = noisy(("early-stopping", "network"))
-    yield f"Stopping early by clean held-out images is better still there ({early} %)"
+    yield f"the midpoint of a layerwise simplex has {right['midpoint']} % right"
+    yield f"one network {right['network']} % and the simplex's own vertices {right['vertices']} %"
+    yield f"Stopping early by clean held-out images is better still there ({right['stopped']} %)"
     engine = tables.read("speed/engine-h200")["rows"]
     yield f"takes {engine['standard']['ms']:.2f} ms for a whole standard step"
     yield f"{engine['line']['ratio']:.2f} of that for a line and {engine['simplex 6']['ratio']:.2f} for six vertices"

@@ -28,8 +28,8 @@ STEPS = 6  # into how many pieces an edge of the triangle is cut
 WIDTH = 6  # characters for a point of the picture
 SHADES = " ░▒▓"  # from the lowest accuracy to the highest
 
-NETWORK, VERTICES, MIDPOINT = "one network", "the simplex's vertices, mean", "the simplex's midpoint"
-POINTS, PAIR, STOPPED = "six points of the simplex", "two networks", "one network, stopped early"
+NETWORK, VERTICES, MIDPOINT = "one network", "the simplex's vertices (mean)", "the simplex's midpoint"
+POINTS, PAIR, STOPPED = "six points of the simplex", "two networks", "one network stopped early"
 Accuracies = dict[tuple[int, ...], float]
 """Accuracy in percent by alpha times STEPS, which are three whole numbers."""
 
@@ -125,12 +125,11 @@ def headline(answers: Mapping[str, GroupAnswer]) -> str:
 
 def better(answers: Mapping[str, GroupAnswer]) -> str:
     """Return in words what is better than the midpoint, in accuracy and in calibration."""
-    midpoint, found = answers[MIDPOINT], []
-    for metric, words, sign in (("accuracy", "more accurate", 1), ("ece", "better calibrated", -1)):
-        limit = sign * midpoint.spread(metric).mean
-        names = [name for name, one in answers.items() if sign * one.spread(metric).mean > limit]
-        found.append(f"{words}: {', '.join(names) or 'none'}")
-    return f"Than the midpoint, {'; '.join(found)}."
+    found = []
+    for metric, sign in (("accuracy", 1), ("ece", -1)):
+        means = {name: sign * one.spread(metric).mean for name, one in answers.items()}
+        found.append(", ".join(name for name in means if means[name] > means[MIDPOINT]) or "none")
+    return f"More accurate than the midpoint: {found[0]}. Better calibrated: {found[1]}."
 
 
 def picture(triangle: Accuracies) -> list[str]:
