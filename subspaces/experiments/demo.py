@@ -6,6 +6,7 @@ labels are drawn at random, so that it matters how a network treats what it cann
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -74,14 +75,14 @@ def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
     first, second = networks[: setting.seeds], networks[setting.seeds :]
     simplexes = train(setting.recipe("digits-simplex-layerwise"), seeds=seeds, **numbers)
     stopped = train(setting.recipe("digits-early-stopping"), seeds=seeds, **numbers)
+    how: dict[str, Any] = {"device": "cpu", "progress": bars}
+    evaluate(simplexes[:1], triangle=STEPS, plane=True, cells=CELLS, **how)
     trained = [*first, *simplexes, *stopped]
-    records = evaluate(trained, device="cpu", triangle=STEPS, progress=bars)
-    records[len(first)] = evaluate(simplexes[0], device="cpu", triangle=STEPS, plane=True, cells=CELLS, progress=bars)
-    evaluations = [evaluation_of(run, record) for run, record in zip(trained, records, strict=True)]
-    pairs = list(zip(first, second, strict=True))
-    evaluations += evaluations_together(pairs, evaluations, to=out, device="cpu", progress=bars)
-    triangle = _triangle(evaluations[len(first) : len(first) + len(simplexes)])
-    return Result(_answers(evaluations), triangle, simplexes, _report(evaluations, out))
+    records = evaluate(trained, triangle=STEPS, **how)
+    found = [evaluation_of(run, record) for run, record in zip(trained, records, strict=True)]
+    by_recipe = [found[at : at + setting.seeds] for at in range(0, len(found), setting.seeds)]
+    by_recipe[0] += evaluations_together(list(zip(first, second, strict=True)), found, to=out, **how)
+    return Result(_answers(*by_recipe), _triangle(by_recipe[1]), simplexes, _report([*chain(*by_recipe)], out))
 
 
 def _report(evaluations: Sequence[Evaluation], out: Path) -> Path | None:
@@ -91,14 +92,14 @@ def _report(evaluations: Sequence[Evaluation], out: Path) -> Path | None:
         return None
 
 
-def _answers(evaluations: Sequence[Evaluation]) -> dict[str, GroupAnswer]:
-    """Return the answers by what they are in plain words."""
-    groups = {group.evaluations[0].recipe["method"]: group for group in groups_of(evaluations)}
-    network, pair = each_answer(groups["standard"], together=True)
-    vertices, midpoint, _, points = each_answer(groups["simplex"], alone=True)
-    (stopped,) = each_answer(groups["early-stopping"])
+def _answers(*by_recipe: Sequence[Evaluation]) -> dict[str, GroupAnswer]:
+    """Return the answers, by what they are in plain words, of networks, simplexes and networks stopped early."""
+    (networks,), (simplexes,), (stopped,) = map(groups_of, by_recipe)
+    network, pair = each_answer(networks, together=True)
+    vertices, midpoint, _, points = each_answer(simplexes, alone=True)
+    (early,) = each_answer(stopped)
     named = (NETWORK, network), (VERTICES, vertices), (MIDPOINT, midpoint)
-    return dict([*named, (PAIR, pair), (POINTS, points), (STOPPED, stopped)])
+    return dict([*named, (PAIR, pair), (POINTS, points), (STOPPED, early)])
 
 
 def _triangle(evaluations: Sequence[Evaluation]) -> Accuracies:
