@@ -136,7 +136,8 @@ def _show_demo(answers: dict[str, GroupAnswer], setting: study.Setting) -> None:
         *("prediction by", *numbers),
         title=f"digits, {setting.label_noise:.0%} random training labels, {setting.epochs} epochs, "
         f"mean ± std of {setting.seeds} seeds",
-        caption=f"{study.better(answers)} Stopped early: at the best epoch on 200 clean held-out images.",
+        caption=f"{study.better(answers)} "
+        f"Stopped early: at the best of {setting.early_epochs} epochs on 200 clean held-out images.",
         numbers=numbers,
     )
     for name, one in answers.items():
