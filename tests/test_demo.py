@@ -40,8 +40,8 @@ def test_the_claims_hold_for_each_seed(done: tuple[Path, demo.Result]) -> None:
     accuracy = {name: np.array(percent(one, "accuracy")) for name, one in result.answers.items()}
     midpoint = accuracy[demo.MIDPOINT]
     assert len(midpoint) == 5
-    assert (midpoint > accuracy[demo.NETWORK] + 5).all()
-    assert (midpoint > accuracy[demo.VERTICES] + 5).all()
+    assert (midpoint > accuracy[demo.NETWORK] + 8).all()
+    assert (midpoint > accuracy[demo.VERTICES] + 8).all()
     assert (midpoint > accuracy[demo.PAIR] + 3).all()
     assert (accuracy[demo.POINTS] > accuracy[demo.NETWORK] + 5).all()
     assert (accuracy[demo.STOPPED] > midpoint).all()  # which the demo says
@@ -128,7 +128,7 @@ def test_sentences_say_what_was_measured_whichever_way_it_points(done: tuple[Pat
     answers = dict(zip(names, (low, low, high, high), strict=True))
     sentence = demo.headline(answers)
     assert "has 61.7 % of the test images right, one network 60.0 %" in sentence
-    assert "better than both in 2 of 3 seeds" in sentence
+    assert "above both in 2 of 3 seeds" in sentence
     calibrated = f"Better calibrated: {demo.NETWORK}, {demo.VERTICES}"
     assert demo.better(answers) == f"More accurate than the midpoint: none. {calibrated}."
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
 from subspaces.evaluation.comparing import GroupAnswer, each_answer, groups_of
+from subspaces.evaluation.display import bars, counted
 from subspaces.evaluation.evaluation import Evaluation
 from subspaces.evaluation.rows import SPLIT
 from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
@@ -51,7 +52,7 @@ class Setting:
 
     @property
     def early_epochs(self) -> int:
-        """Epochs of early stopping: a third, as the best of 60 epochs are the fifth and sixth."""
+        """Epochs of early stopping: a third, as the third or fourth of 60 is the best."""
         return -(-self.epochs // 3)
 
     def recipe(self, name: str) -> Recipe:
@@ -73,21 +74,28 @@ class Result(NamedTuple):
 
 def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
     """Train, evaluate and compare, with everything in the folder `out`; what is there already is not done again."""
-    seeds, bars = range(setting.seeds), show == "bar"
-    numbers: dict[str, Any] = {"out": out, "device": "cpu", "show": show, "tensorboard": False, "evaluate_every": 0}
+    seeds = range(setting.seeds)
     both = [*seeds, *(seed + OTHERS for seed in seeds)]
-    networks = train(setting.recipe("digits-standard"), seeds=both, **numbers)
-    first, second = networks[: setting.seeds], networks[setting.seeds :]
-    simplexes = train(setting.recipe("digits-simplex-layerwise"), seeds=seeds, **numbers)
     early = replace(setting.recipe("digits-early-stopping"), epochs=setting.early_epochs)
-    stopped = train(early, seeds=seeds, **numbers)
-    how: dict[str, Any] = {"device": "cpu", "progress": bars}
-    evaluate(simplexes[:1], triangle=STEPS, plane=True, cells=CELLS, **how)
-    trained = [*first, *simplexes, *stopped]
-    records = evaluate(trained, triangle=STEPS, **how)
-    found = [evaluation_of(run, record) for run, record in zip(trained, records, strict=True)]
-    by_recipe = [found[at : at + setting.seeds] for at in range(0, len(found), setting.seeds)]
-    by_recipe[0] += evaluations_together(list(zip(first, second, strict=True)), found, to=out, **how)
+    numbers: dict[str, Any] = {"out": out, "device": "cpu", "show": "quiet", "tensorboard": False, "evaluate_every": 0}
+    how: dict[str, Any] = {"device": "cpu", "progress": False}
+    with bars(show == "bar") as shown:
+        tick = counted(shown, "training and evaluating", 0, 5)
+        networks = train(setting.recipe("digits-standard"), seeds=both, **numbers)
+        tick(1)
+        simplexes = train(setting.recipe("digits-simplex-layerwise"), seeds=seeds, **numbers)
+        tick(1)
+        stopped = train(early, seeds=seeds, **numbers)
+        tick(1)
+        evaluate(simplexes[:1], triangle=STEPS, plane=True, cells=CELLS, **how)
+        tick(1)
+        first, second = networks[: setting.seeds], networks[setting.seeds :]
+        trained = [*first, *simplexes, *stopped]
+        records = evaluate(trained, triangle=STEPS, **how)
+        found = [evaluation_of(run, record) for run, record in zip(trained, records, strict=True)]
+        by_recipe = [found[at : at + setting.seeds] for at in range(0, len(found), setting.seeds)]
+        by_recipe[0] += evaluations_together(list(zip(first, second, strict=True)), found, to=out, **how)
+        tick(1)
     return Result(_answers(*by_recipe), _triangle(by_recipe[1]), simplexes, _report([*chain(*by_recipe)], out))
 
 
@@ -125,8 +133,8 @@ def headline(answers: Mapping[str, GroupAnswer]) -> str:
     wins = sum(all(midpoint[seed] > each[seed] for each in others) for seed in midpoint)
     ours, network, vertices = (f"{100 * fmean(each.values()):.1f} %" for each in (midpoint, *others))
     return (
-        f"The midpoint of a simplex of networks has {ours} of the test images right, one network {network} and the "
-        f"simplex's vertices {vertices}: it is better than both in {wins} of {len(midpoint)} seeds."
+        f"The midpoint of a simplex of networks has {ours} of the test images right, one network {network}, the "
+        f"simplex's vertices {vertices}: above both in {wins} of {len(midpoint)} seeds."
     )
 
 
