@@ -4,6 +4,7 @@ import argparse
 import json
 import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.execution import started
 
 WIDTH = 80  # of the sentence of the demo
+BESIDE = ("accuracy in % across the simplex:", "vertices at the corners,", "[midpoint] in brackets")  # the picture
 
 
 def add(commands: Any) -> None:
@@ -120,9 +122,8 @@ def demo(options: argparse.Namespace) -> None:
     for line in textwrap.wrap(study.headline(result.answers), WIDTH):
         printing.echo(line)
     _show_demo(result.answers, setting)
-    printing.echo("Accuracy in % across the simplex: vertices at the corners, [midpoint]")
-    for line in study.picture(result.triangle):
-        printing.echo(f"  {line}")
+    for line, words in zip_longest(study.picture(result.triangle), BESIDE, fillvalue=""):
+        printing.echo(f"  {line:<44}{words}".rstrip())
     if result.report is None:
         printing.echo("For the report page: pip install 'subspaces[report]', then the same command again")
     else:
@@ -136,8 +137,7 @@ def _show_demo(answers: dict[str, GroupAnswer], setting: study.Setting) -> None:
         *("prediction by", *numbers),
         title=f"digits, {setting.label_noise:.0%} random training labels, {setting.epochs} epochs, "
         f"mean ± std of {setting.seeds} seeds",
-        caption=f"{study.better(answers)} "
-        f"Stopped early: at the best of {setting.early_epochs} epochs on 200 clean held-out images.",
+        caption=study.better(answers),
         numbers=numbers,
     )
     for name, one in answers.items():

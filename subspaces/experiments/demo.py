@@ -143,7 +143,8 @@ def better(answers: Mapping[str, GroupAnswer]) -> str:
     found = []
     for metric, sign in (("accuracy", 1), ("ece", -1)):
         means = {name: sign * one.spread(metric).mean for name, one in answers.items()}
-        found.append(", ".join(name for name in means if means[name] > means[MIDPOINT]) or "none")
+        names = ", ".join(name for name in means if means[name] > means[MIDPOINT]) or "none"
+        found.append(names.replace(STOPPED, f"{STOPPED} (by clean held-out images)"))
     return f"More accurate than the midpoint: {found[0]}. Better calibrated: {found[1]}."
 
 
