@@ -13,7 +13,7 @@ help:  ## list the commands
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: .venv/.installed  ## train networks and lines on scikit-learn's digits, compare them, write a report
+demo: .venv/.installed  ## train networks and simplexes of networks on scikit-learn's digits, compare them, write a report
 	$(BIN)/subspaces demo
 
 test: lint types unit  ## all checks: ruff, mypy and pytest

@@ -165,18 +165,12 @@ def percent(number: float, digits: int = 1) -> str:
     return f"{100 * number:.{digits}f}"
 
 
-def demo(recipe: str) -> str:
-    """The mean accuracy of a recipe's midpoints in the demo."""
+def demo(recipe: str, role: str = "midpoint") -> str:
+    """The mean test accuracy of single points of a recipe in the demo."""
     runs = [run for run in paper_rows.read("demo/summary")["runs"].values() if run["recipe"]["name"] == recipe]
     answers = [answer for run in runs for answer in run.get("answers", ())]
-    points = [each for each in answers if (each["kind"], each["role"], each["split"]) == ("point", "midpoint", "test")]
+    points = [each for each in answers if (each["kind"], each["role"], each["split"]) == ("point", role, "test")]
     return percent(mean(each["metrics"]["accuracy"] for each in points))
-
-
-def noisy(*method: str) -> str:
-    lines = paper_rows.read("noise/noise")["lines"]
-    (line,) = (line for line in lines if (line["label_noise"], line["method"], line["answer"]) == (0.4, *method))
-    return percent(line["metrics"]["accuracy"]["mean"])
 
 
 def sentences() -> Iterator[str]:
@@ -186,8 +180,10 @@ def sentences() -> Iterator[str]:
     means = {(each["method"], each["answer"]): each["metrics"]["accuracy"]["mean"] for each in rows["entries"]}
     gain = means["simplex (m = 3), layerwise", "midpoint"] - means["standard", "network"]
     yield f"has {percent(gain, 0)} of 100 test images more right"
-    yield f"one network has {demo('digits-standard')} % right and the line's midpoint {demo('digits-line')} %."
-    yield f"Stopping early by clean held-out images is better still there ({noisy('early-stopping', 'network')} %)"
+    simplex = "digits-simplex-layerwise"
+    yield f"the midpoint of a layerwise simplex has {demo(simplex)} % right"
+    yield f"one network {demo('digits-standard')} % and the simplex's own vertices {demo(simplex, 'vertex')} %"
+    yield f"Stopping early by clean held-out images is better still there ({demo('digits-early-stopping')} %)"
     engine = paper_rows.read("speed/engine-h200")["rows"]
     yield f"takes {engine['standard']['ms']:.2f} ms for a whole standard step"
     yield f"{engine['line']['ratio']:.2f} of that for a line and {engine['simplex 6']['ratio']:.2f} for six vertices"

@@ -2,7 +2,9 @@
 
 import argparse
 import json
+import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,16 @@ from subspaces.experiments.training import Execution, Recipe, Run, api
 from subspaces.experiments.training.display import Mode
 from subspaces.experiments.training.execution import started
 
+WIDTH = 80  # of the sentence of the demo
+BESIDE = ("accuracy in % across the simplex:", "vertices at the corners,", "[midpoint] in brackets")  # the picture
+
 
 def add(commands: Any) -> None:
     """Add the commands."""
     command = parser.add_command(commands, demo)
     for name, type_, text in (
         ("seeds", int, "How many times everything is trained."),
-        ("epochs", int, "Epochs for each network and each line."),
+        ("epochs", int, "Epochs for each network and each simplex."),
         ("label_noise", float, "Fraction of random training labels."),
     ):
         default = getattr(study.Setting, name)
@@ -105,7 +110,7 @@ def _percent(share: float | None) -> str:
 
 
 def demo(options: argparse.Namespace) -> None:
-    """Train networks and lines on scikit-learn's digits, compare them and write a report.
+    """Train networks and simplexes of networks on scikit-learn's digits, compare them and write a report.
 
     What is in the folder already is not trained again.
     """
@@ -114,11 +119,11 @@ def demo(options: argparse.Namespace) -> None:
     if options.out.exists() and not options.out.is_dir():
         raise ArgumentError(f"out={options.out}: it is a file, expected a folder")
     result = study.run(setting, options.out, "quiet" if options.quiet else "bar")
+    for line in textwrap.wrap(study.headline(result.answers), WIDTH):
+        printing.echo(line)
     _show_demo(result.answers, setting)
-    for sentence in study.findings(result.answers):
-        printing.echo(f"- {sentence}")
-    family = result.lines[-1].family_file
-    printing.echo(f"The last line is {family}; read it with ss.load({str(family)!r}, ss.networks.MLP)")
+    for line, words in zip_longest(study.picture(result.triangle), BESIDE, fillvalue=""):
+        printing.echo(f"  {line:<44}{words}".rstrip())
     if result.report is None:
         printing.echo("For the report page: pip install 'subspaces[report]', then the same command again")
     else:
@@ -130,9 +135,9 @@ def _show_demo(answers: dict[str, GroupAnswer], setting: study.Setting) -> None:
     numbers = ("accuracy %", "ECE %", "trained", "at test")
     table = printing.table(
         *("prediction by", *numbers),
-        title=f"digits with {setting.label_noise:.0%} random training labels, {setting.epochs} epochs each",
-        caption=f"mean ± standard deviation over {setting.seeds} seeds, clean test labels; two answer as an ensemble "
-        "(of the line: alpha = 0.1 and 0.9); networks trained, and used at test",
+        title=f"digits, {setting.label_noise:.0%} random training labels, {setting.epochs} epochs, "
+        f"mean ± std of {setting.seeds} seeds",
+        caption=study.better(answers),
         numbers=numbers,
     )
     for name, one in answers.items():
