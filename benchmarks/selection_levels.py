@@ -65,7 +65,7 @@ def main() -> None:
     given = parser.parse_args()
     domains_of: list[Tensor] = []
     with tempfile.TemporaryDirectory() as folder:
-        settings: dict[str, Any] = {"device": "cpu", "tensorboard": False, "show": "quiet", "epochs": given.epochs}
+        settings: dict[str, Any] = {"device": "cpu", "show": "quiet", "epochs": given.epochs}
         for run in ss.train("digits-line", seeds=range(given.seeds), out=folder, **settings):
             domains_of += measured(run, given.severity).values()
     rows = []

@@ -89,7 +89,6 @@ def output(table: bool = True) -> dict[str, Row]:
         "out": Row("--out other", "out", Path("other")),
         "quiet": Row("--quiet", "show", "quiet"),
         "json": Row("--json", "show", "quiet" if table else "json"),
-        "tensorboard": Row("--no-tensorboard", "tensorboard", False),
         **({"runs": Row("--runs other", "runs", Path("other")), "dry_run": Row("--dry-run", None)} if table else {}),
     }
 
@@ -207,7 +206,7 @@ COMMANDS = {
     "reproduce": Command(
         "subspaces.cli.reproduce:run",
         ["along", "--json"],
-        {**{name: row for name, row in output().items() if name in ("data", "out", "runs", "tensorboard")}, **SEEDS},
+        {**{name: row for name, row in output().items() if name in ("data", "out", "runs")}, **SEEDS},
         ("names",),
     ),
     "plot": Command(

@@ -12,7 +12,7 @@ import subspaces as ss
 from subspaces.experiments.training import Run
 
 SETTINGS: dict[str, Any] = {"epochs": 1, "batch": 300, "validation": 200, "network": "retrained:network"}
-QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
+QUIET: dict[str, Any] = {"show": "quiet", "device": "cpu"}
 MEASURED = ("evaluation.json", "measurements.jsonl", "integral.json")
 GAIN = 1.0
 

@@ -212,7 +212,7 @@ def test_the_figures_of_the_guide_and_of_choosing_were_measured() -> None:
 
 CATALOGUES: list[Any] = [methods.METHODS, training.RECIPES, evaluation.METRICS, evaluation.ANSWERS, evaluation.TASKS]
 CATALOGUES.append(FIGURES)
-QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet"}
 
 
 @pytest.fixture

@@ -294,7 +294,7 @@ def test_recalibrated_from_batches_of_the_cpu():
 
 
 def test_a_figure_is_made_on_the_device(tmp_path: Path):
-    quiet: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cuda"}
+    quiet: dict[str, Any] = {"show": "quiet", "device": "cuda"}
     planned = plan("dynamics", "smoke", Setting.of(seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **quiet))
     (made,) = run(planned).figures
     assert [each.verdict in VERDICTS for each in made.judged] == [True] * 4

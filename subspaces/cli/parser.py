@@ -289,12 +289,6 @@ def add_output(
         exclusive.add_argument("--json", action="store_true", help=f"Print {json}.")
 
 
-def add_tensorboard(parser: Parser) -> None:
-    """Add --tensorboard."""
-    text = "Also log for TensorBoard, if it is installed."
-    parser.option("--tensorboard", panel=OUTPUT, action=argparse.BooleanOptionalAction, default=True, help=text)
-
-
 def add_plan(parser: Parser) -> None:
     """Add --runs, the folder of runs that several commands share, and --dry-run."""
     text = "The folder with the runs; finished ones are not trained again. Default: runs."

@@ -28,7 +28,6 @@ def add(commands: Any) -> None:
     parser.add_plan(command)
     text = "The folder for tables, pictures and claims."
     parser.add_output(command, Path("reproduced"), text, json="everything as one line of JSON instead of tables")
-    parser.add_tensorboard(command)
 
 
 def reproduce(options: argparse.Namespace) -> None:
@@ -40,7 +39,7 @@ def reproduce(options: argparse.Namespace) -> None:
     Example: subspaces reproduce along betas --scale paper --data data
     """
     listing = options.names in ([], ["list"])
-    where = {name: getattr(options, name) for name in ("seeds", "data", "runs", "out", "tensorboard")}
+    where = {name: getattr(options, name) for name in ("seeds", "data", "runs", "out")}
     show = "quiet" if options.quiet or options.json else "bar"
     setting = Setting.of(show=show, **where, **parser.given(options, Execution))
     scales = list(SCALES) if listing and options.scale is None else [options.scale or "smoke"]

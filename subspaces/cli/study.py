@@ -76,7 +76,6 @@ def _add(commands: Any, plan: Planner, out: str, without: Collection[str] = ()) 
     parser.add_plan(command)
     text = "The folder for tables and figures."
     parser.add_output(command, Path(out), text, json="everything as one line of JSON instead of tables")
-    parser.add_tensorboard(command)
     return command
 
 
@@ -89,7 +88,7 @@ def _add_ensembles(command: Parser) -> None:
 
 def _run(plan: Planner, options: argparse.Namespace) -> None:
     """Plan, and run the plan or with --dry-run print it."""
-    names = ("data", "runs", "out", "tensorboard", "ensembles", "dropout_passes")
+    names = ("data", "runs", "out", "ensembles", "dropout_passes")
     where = {name: getattr(options, name) for name in names if hasattr(options, name)}
     show = "quiet" if options.quiet or options.json else "bar"
     planned = plan(options, Setting.of(seeds=options.seeds, show=show, **where, **parser.changes(options)))

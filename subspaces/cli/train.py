@@ -45,7 +45,6 @@ def add(commands: Any) -> None:
     parser.add_fields(command, Execution, parser.EXECUTION)
     json = "a line of JSON for each epoch and each finished run"
     parser.add_output(command, Path("runs"), "The folder for the runs, one folder each.", json=json)
-    parser.add_tensorboard(command)
 
 
 def train(options: argparse.Namespace) -> None:
@@ -64,7 +63,7 @@ def train(options: argparse.Namespace) -> None:
     out = checks.folder("out", options.out)
     before = {run.folder for run in (Run.under(out, recipe) for recipe in chosen) if run.finished}
     show: Mode = "json" if options.json else "quiet" if options.quiet else "bar"
-    where = {"data": options.data, "out": out, "tensorboard": options.tensorboard}
+    where = {"data": options.data, "out": out}
     runs = api.train_recipes(chosen, execution, show=show, **where)
     if started()[0]:
         return  # the first process prints what all have done

@@ -77,7 +77,7 @@ def run(setting: Setting, out: Path, show: Mode = "bar") -> Result:
     seeds = range(setting.seeds)
     both = [*seeds, *(seed + OTHERS for seed in seeds)]
     early = replace(setting.recipe("digits-early-stopping"), epochs=setting.early_epochs)
-    numbers: dict[str, Any] = {"out": out, "device": "cpu", "show": "quiet", "tensorboard": False, "evaluate_every": 0}
+    numbers: dict[str, Any] = {"out": out, "device": "cpu", "show": "quiet", "evaluate_every": 0}
     how: dict[str, Any] = {"device": "cpu", "progress": False}
     with bars(show == "bar") as shown:
         tick = counted(shown, "training and evaluating", 0, 5)

@@ -70,7 +70,6 @@ class Commands:
         positional = [one for one in params if not one.option_strings]
         flags = {name for one in params for name in one.option_strings}
         fixed = [["--quiet"]] * ("--quiet" in flags) + [["--epochs", "1"]] * ("--epochs" in flags)
-        fixed += [["--no-tensorboard"]] * ("--no-tensorboard" in flags)
         fixed += [["--dry-run"]] * ("--dry-run" in flags)
         fixed += [["--scale", "smoke"]] * (words[0] == "reproduce")
         options = [one for one in params if one.option_strings and not set(one.option_strings) & set(SLOW)]

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from campaign import children, judge
 from campaign.children import Ended
 
-COMMON = ("--epochs", "2", "--validation", "200", "--batch", "256", "--device", "cpu", "--no-tensorboard", "--json")
+COMMON = ("--epochs", "2", "--validation", "200", "--batch", "256", "--device", "cpu", "--json")
 TRAIN = ("train", "digits-line", *COMMON)
 EVALUATE = ("--grid", "0", "1", "0.25", "--device", "cpu", "--json")
 SELECT = ("--corruption", "fog", "--statistics-batches", "2", "--device", "cpu", "--json")

@@ -14,7 +14,7 @@ from subspaces.experiments.training.recipe import all_fields
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
 FIELDS = [*all_fields(), *(entry.name for entry in dataclasses.fields(Execution))]
-SMALL = ["--epochs", "1", "--device", "cpu", "--no-tensorboard"]
+SMALL = ["--epochs", "1", "--device", "cpu"]
 
 STUDY = [
     *("study", "noise", "digits-standard", "--validation", "100"),
@@ -85,7 +85,7 @@ def test_a_study_of_noise(tmp_path: Path) -> None:
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),
         ("study instability digits-standard --keep-epoch 3", "--keep-epoch=3: the study sets it itself"),
-        ("study noise digits-standard --validation 100 --no-tensorboard", "--dropout-rates 0 leaves dropout out"),
+        ("study noise digits-standard --validation 100", "--dropout-rates 0 leaves dropout out"),
         ("study noise digits-standard --by nl", "unknown metric 'nl': did you mean 'nll'?"),
         ("study grid digits-line --over beta", "are required: --values"),
         ("study grid digits-line --over epoch --values 1", "epoch=…: no such setting; did you mean 'epochs'?"),

@@ -33,7 +33,7 @@ def evaluate(*arguments: object) -> Result:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     out = tmp_path_factory.mktemp("runs")
-    settings: dict[str, Any] = {"out": out, "show": "quiet", "tensorboard": False, "device": "cpu", "epochs": 1}
+    settings: dict[str, Any] = {"out": out, "show": "quiet", "device": "cpu", "epochs": 1}
     runs = ss.train(["digits-standard", "digits-simplex"], **settings)
     return [run.folder for run in [*runs, *ss.train("digits-line", validation=200, **settings)]]
 
@@ -97,7 +97,7 @@ def test_shifts_and_outliers_are_printed(runs: list[Path], monkeypatch: pytest.M
 
 
 def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"out": tmp_path, "show": "quiet", "tensorboard": False, "device": "cpu"}
+    settings: dict[str, Any] = {"out": tmp_path, "show": "quiet", "device": "cpu"}
     (run,) = ss.train("digits-swa-cyclic", epochs=4, vertices=2, **settings)
     result = evaluate(run.folder, "--grid", "0.2", "0.3", "--json")
     assert [line["what"] for line in json.loads(result.stdout)["results"]] == [

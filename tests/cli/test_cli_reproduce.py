@@ -47,7 +47,7 @@ def test_a_plan_is_shown_and_nothing_is_done(tmp_path: Path) -> None:
 
 
 def test_a_figure_is_made_and_its_claims_are_told(tmp_path: Path) -> None:
-    done = call("dynamics", "--seeds", "0", "1", "--quiet", "--device", "cpu", "--no-tensorboard")
+    done = call("dynamics", "--seeds", "0", "1", "--quiet", "--device", "cpu")
     assert done.exit_code == 0, done.output
     before, after = done.output.split("all, each run once")
     assert "4 × 12" in before
@@ -57,7 +57,7 @@ def test_a_figure_is_made_and_its_claims_are_told(tmp_path: Path) -> None:
     assert "A claim is judged by its difference" in after
     assert f"wrote {Path('reproduced', 'claims.json')}" in after
     assert len(list((tmp_path / "runs").iterdir())) == 4
-    again = call("dynamics", "--seeds", "0", "1", "--json", "--device", "cpu", "--no-tensorboard")
+    again = call("dynamics", "--seeds", "0", "1", "--json", "--device", "cpu")
     found = json.loads(again.stdout)
     assert found == json.loads((tmp_path / "reproduced" / "claims.json").read_text())
     assert "all, each run once 4 0" in " ".join(call("dynamics", "--seeds", "0", "1", "--dry-run").output.split())

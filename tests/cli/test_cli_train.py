@@ -36,7 +36,7 @@ def shown_help() -> str:
 
 
 def train(out: Path, *arguments: str) -> Result:
-    return call("train", *arguments, "--out", str(out), "--no-tensorboard")
+    return call("train", *arguments, "--out", str(out))
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -251,7 +251,7 @@ def types_and_pauses(pause: Pause, command: list[str], folder: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_and_the_same_command_continues(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    command = ["train", "digits-line", "--epochs", "3", "--json", "--out", str(tmp_path), "--no-tensorboard"]
+    command = ["train", "digits-line", "--epochs", "3", "--json", "--out", str(tmp_path)]
     worker = Worker(types_and_pauses, command, tmp_path, errors=tmp_path / "errors")
     assert json.loads(worker.line())["epoch"] == 1
     assert worker.line() == "there\n"

@@ -17,7 +17,7 @@ import subspaces as ss
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders of runs on digits by name: one of each shape, some with held-out images, and one of another network."""
     out = tmp_path_factory.mktemp("runs")
-    settings = {"out": out, "show": "quiet", "tensorboard": False, "device": "cpu", "epochs": 2}
+    settings = {"out": out, "show": "quiet", "device": "cpu", "epochs": 2}
     wanted = {
         "standard": {"recipe": "digits-standard"},
         "other": {"recipe": "digits-standard", "seed": 1},

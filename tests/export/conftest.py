@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @cache
     def folder(name: str) -> Path:
-        (run,) = ss.train(**TRAINED[name], epochs=1, out=out, show="quiet", tensorboard=False, device="cpu")
+        (run,) = ss.train(**TRAINED[name], epochs=1, out=out, show="quiet", device="cpu")
         if name == "line":
             ss.evaluate(run, grid=[0.1, 0.3], device="cpu", progress=False)
         return run.folder

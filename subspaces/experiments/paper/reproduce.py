@@ -175,7 +175,6 @@ def reproduce(
     runs: Folder = "runs",
     out: Folder = "reproduced",
     show: Mode = "bar",
-    tensorboard: bool = True,
     **changes: Any,
 ) -> "Reproduction":
     """Train and measure what is missing of figures of the paper, draw them, and judge what the paper claims.
@@ -188,14 +187,14 @@ def reproduce(
         scale: "smoke", a small network on digits in minutes on a CPU, or "paper", the paper's own networks and data.
         on: the networks and data to make them on, such as "cifar10"; by default all that the paper has.
         seeds: train everything once for each of these; by default 0, 1 and 2.
-        data, runs, out, show, tensorboard: as in `compare`.
+        data, runs, out, show: as in `compare`.
         changes: any field of `Execution` to set.
 
     Example:
         >>> reproduction = ss.reproduce("along", scale="smoke", seeds=[0, 1])
         >>> [(each.claim.sentence, each.verdict) for one in reproduction.figures for each in one.judged]
     """
-    where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
+    where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show}
     return run(plan(name, scale, Setting.of(seeds=seeds, **where, **changes), on))
 
 

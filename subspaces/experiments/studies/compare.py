@@ -56,7 +56,6 @@ def compare(
     runs: Folder = "runs",
     out: Folder = "comparison",
     show: Mode = "bar",
-    tensorboard: bool = True,
     **changes: Any,
 ) -> "Comparison":
     """Train and evaluate what is missing of several methods, and write one table of them all.
@@ -74,14 +73,13 @@ def compare(
         runs: the folder of the run folders, those that are there and those that are trained.
         out: the folder for the table, the figure and the page.
         show: "bar" for progress bars, "json" for a line per epoch on standard output, "quiet".
-        tensorboard: also write the log for TensorBoard, where that is installed.
         changes: any field of `Recipe` or `Execution` to set for all of them.
 
     Example:
         >>> comparison = ss.compare(["digits-standard", "digits-line"], seeds=[0, 1], epochs=20)
         >>> comparison.frame.groupby(["method", "words"])["accuracy"].mean()
     """
-    where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show, "tensorboard": tensorboard}
+    where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show}
     setting = Setting.of(seeds=seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
     return run(plan(recipe, setting, reference))
 

@@ -141,7 +141,7 @@ def study_instability(
         models: of how many networks averages, ensembles and mixtures are made.
         draws: how many random mixtures of each kind.
         out: the folder for the table and the figure.
-        settings: seeds, data, runs, show, tensorboard and changes, as in `compare`.
+        settings: seeds, data, runs, show and changes, as in `compare`.
 
     Example:
         >>> ss.studies.study_instability("digits-standard", shared=[0, 10, 30], seeds=[0, 1])

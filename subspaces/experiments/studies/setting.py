@@ -26,7 +26,7 @@ Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
 R = TypeVar("R", bound=Result)
 DEVICE = ("device", "precision", "workers")  # what of an execution matters for measuring
-WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "tensorboard", "seeds")  # what callers name
+WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "seeds")  # what callers name
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 
@@ -40,7 +40,6 @@ class Setting:
     ensembles: tuple[int, ...] | None = None
     dropout_passes: int = PASSES
     show: Mode = "bar"
-    tensorboard: bool = True
     execution: Execution = Execution()
     seeds: Sequence[int] | None = None
     changes: dict[str, Any] = field(default_factory=dict)  # of the recipes and their execution, until they are resolved
@@ -197,7 +196,7 @@ def train_missing(
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
     if evaluation is not None and setting.execution.ray is not None:
         where["then"] = partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
-    runs = train_recipes(ordered, setting.execution, tensorboard=setting.tensorboard, **where)
+    runs = train_recipes(ordered, setting.execution, **where)
     found = {run.recipe.key: run for run in runs}
     return [found[one.key] for one in recipes]
 

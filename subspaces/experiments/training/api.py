@@ -4,7 +4,6 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ def train(
     data: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] = "runs",
     show: Mode = "bar",
-    tensorboard: bool = True,
     **changes: Any,
 ) -> list[Run]:
     """Train one recipe or several, for each of the seeds, and return the finished runs.
@@ -49,7 +47,6 @@ def train(
         data: the folder with the data sets; by default `data`.
         out: the folder for the runs.
         show: "bar" for progress bars, "json" for a line per epoch on standard output, "quiet".
-        tensorboard: also write the log for TensorBoard, where that is installed.
         changes: any field of `Recipe` (epochs=10) or `Execution` (device="cpu") to set.
 
     Example:
@@ -60,7 +57,7 @@ def train(
     out = checks.folder("out", out)
     data = None if data is None else checks.folder("data", data)
     chosen, execution = configure(recipe, seeds, changes, data)
-    return train_recipes(chosen, execution, data=data, out=out, show=show, tensorboard=tensorboard)
+    return train_recipes(chosen, execution, data=data, out=out, show=show)
 
 
 def train_recipes(
@@ -70,7 +67,6 @@ def train_recipes(
     data: Path | None,
     out: Path,
     show: Mode,
-    tensorboard: bool,
     then: cluster.Then = None,
 ) -> list[Run]:
     """Train recipes that are checked already, as `train` does, and return the finished runs.
@@ -83,22 +79,21 @@ def train_recipes(
         for run in runs:
             world.on_first(run.check)
         if not world.first:
-            show, tensorboard = "quiet", False
+            show = "quiet"
         for later in (False, True):  # those that start from others come after these
             left = [run for run in runs if bool(run.recipe.start_from) is later]
             if not world.alone:
                 unfinished = world.on_first(lambda: [run.finished for run in left])  # noqa: B023
                 ours = [run for run, done in zip(left, unfinished, strict=True) if not done]
-                failures += train_runs(ours, here, data, show, tensorboard, {}, world)
+                failures += train_runs(ours, here, data, show, {}, world)
                 continue
             while left:  # what other processes train is put off, and waited for when nothing else is left
                 with stop_on_signals() as stop:
                     ours, held = free(left, told, stop)
                 if ours and execution.ray is not None:
-                    there = partial(train_recipes, tensorboard=tensorboard)
-                    failures += cluster.train(ours, there, execution, data, out, show, then)
+                    failures += cluster.train(ours, train_recipes, execution, data, out, show, then)
                 elif ours:
-                    failures += train_runs(ours, here, data, show, tensorboard, held)
+                    failures += train_runs(ours, here, data, show, held)
                 left = list(held)
     if started()[0] == 0:
         for run in runs:

@@ -27,7 +27,7 @@ from subspaces.experiments import locks
 from subspaces.experiments.data import loading
 from subspaces.experiments.locks import Stopped, stop_on_signals
 from subspaces.experiments.methods import METHODS
-from subspaces.experiments.training.display import Mode, display
+from subspaces.experiments.training.display import Display, Mode
 from subspaces.experiments.training.execution import Execution, started
 from subspaces.experiments.training.recipe import Recipe
 from subspaces.experiments.training.runs import Run
@@ -106,7 +106,7 @@ def train(
 def _train(ray: Any, begin: Callable[..., Any], pieces: Sequence[list[Run]], show: Mode) -> list[Failure]:
     """Have all pieces trained, and return what went wrong with some of their runs; any other error stops all."""
     failures, fatal, asked = list[Failure](), list[Exception](), 0.0
-    with stop_on_signals() as stop, display(show) as shown:
+    with stop_on_signals() as stop, Display(show) as shown:
         pending = {begin(piece): piece for piece in pieces}
         try:
             while pending:

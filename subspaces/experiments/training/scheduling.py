@@ -21,7 +21,7 @@ from subspaces.errors import DataError
 from subspaces.experiments.data import Dataset, ResidentLoader
 from subspaces.experiments.locks import Stop, stop_on_signals
 from subspaces.experiments.training.batches import Stream, check_data, load_levels
-from subspaces.experiments.training.display import Display, Mode, display
+from subspaces.experiments.training.display import Display, Mode
 from subspaces.experiments.training.execution import ALONE, EVERY, Execution, World
 from subspaces.experiments.training.recipe import data_of
 from subspaces.experiments.training.runs import Run, RunError
@@ -41,7 +41,6 @@ def train_runs(
     execution: Execution,
     data: Path | None,
     show: Mode,
-    tensorboard: bool,
     held: dict[Run, str],
     world: World = ALONE,
 ) -> list[Failure]:
@@ -55,7 +54,7 @@ def train_runs(
     for members in parts:
         recipes = [run.recipe for run in members]
         try:
-            with display(show, tensorboard) as shown:
+            with Display(show) as shown:
                 dataset = load_levels(recipes, data, shown.progress)
                 check_data(recipes, dataset, world.size)
                 failures += train_group(members, dataset, execution, shown, held, world)
@@ -73,7 +72,7 @@ def _check_all(parts: Sequence[Sequence[Run]], data: Path | None, show: Mode, wo
     for members in parts:
         recipes = [run.recipe for run in members]
         try:
-            with display(show) as shown:
+            with Display(show) as shown:
                 check_data(recipes, load_levels(recipes, data, shown.progress), world.size)
         except (FileNotFoundError, DataError):
             continue  # data that are missing or broken are an error of these runs alone, when their turn comes

@@ -139,7 +139,7 @@ def loop_by_hand(recipe: Recipe, dataset: data.Dataset) -> ss.Subspace:
 def test_a_run_is_a_loop_by_hand_and_keeps_the_end_and_the_line(tmp_path: Path):
     dataset = data.load("digits")
     expected = loop_by_hand(DIGITS, dataset)
-    (run,) = ss.train(DIGITS, out=tmp_path, show="quiet", tensorboard=False, device="cpu", evaluate_every=1)
+    (run,) = ss.train(DIGITS, out=tmp_path, show="quiet", device="cpu", evaluate_every=1)
     trained = ss.load(run.trained_file, expected.midpoint())
     family = ss.load(run.family_file, expected.midpoint())
     assert trained.shape == ss.Line()

@@ -34,7 +34,7 @@ from subspaces.experiments.training import Run, Stopped, TrainingError
 from subspaces.experiments.training.trainer import Trainer
 from subspaces.reports.figures import style
 
-QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
+QUIET: dict[str, Any] = {"show": "quiet", "device": "cpu"}
 SMOKE = SCALES["smoke"]
 SETUP = SMOKE.setup("cifar10")
 MADE = (  # every kind of study, picture and expression once

@@ -22,7 +22,7 @@ from subspaces.experiments.training.batches import statistics_batches
 
 STANDARD, LINE, SIMPLEX = (RECIPES[f"digits-{name}"] for name in ("standard", "line", "simplex"))
 CPU = Execution(device="cpu").resolved()
-QUIET: dict[str, Any] = {"show": "quiet", "tensorboard": False, "device": "cpu"}
+QUIET: dict[str, Any] = {"show": "quiet", "device": "cpu"}
 SMALL: dict[str, Any] = {**QUIET, "epochs": 1, "validation": 200, "network": "study_cases:dropped"}
 
 NO_FIGURE = "no figure: figures need matplotlib: pip install 'subspaces[figures]'"

@@ -29,7 +29,7 @@ BASE = Recipe(
 )
 ELSEWHERE = {"image_size", "fingerprint", "start_from"}  # see test_folder_runs and test_resume
 IDLE = {"name": "other", "keep_epoch": 1}
-QUIET = {"show": "quiet", "tensorboard": False, "device": "cpu"}
+QUIET = {"show": "quiet", "device": "cpu"}
 Trained = Callable[[Recipe], Run]
 
 

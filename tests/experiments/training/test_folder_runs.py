@@ -30,7 +30,7 @@ from subspaces.experiments.training.api import configure
 COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
 DOCUMENT = Path(__file__).parents[3] / "docs" / "own-images.md"
 SMALL: dict[str, Any] = {"image_size": 16, "network": f"{__name__}:tiny", "epochs": 4, "batch": 16}
-QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet"}
 
 
 def tiny(classes: int, image_shape: tuple[int, int, int]) -> nn.Module:
@@ -226,7 +226,7 @@ def test_with_trust_it_is(folder: Path) -> None:
 def test_a_network_that_the_caller_names_needs_no_trust(trusted: list[Run], tmp_path: Path) -> None:
     """As with the runs that `train` and `compare` return, also those that were finished before."""
     out = shutil.copytree(trusted[0].folder.parent, tmp_path / "runs")
-    runs = ss.train(RECIPE, seeds=[0, 1], out=out, device="cpu", show="quiet", tensorboard=False)
+    runs = ss.train(RECIPE, seeds=[0, 1], out=out, device="cpu", show="quiet")
     (tmp_path / "table").mkdir()
     setting = Setting(out, tmp_path / "table", dropout_passes=1, show="quiet", execution=Execution(device="cpu"))
     plan = ComparisonPlan(setting, [run.recipe for run in runs], None, scaled=False)

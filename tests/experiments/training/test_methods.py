@@ -210,7 +210,7 @@ METHODS = {
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_run_of_every_method_can_be_evaluated(name, tmp_path: Path):
-    quiet = {"out": tmp_path, "show": "quiet", "tensorboard": False}
+    quiet = {"out": tmp_path, "show": "quiet"}
     (run,) = ss.train(f"digits-{name}", batch=400, device="cpu", **quiet, **METHODS[name])
     evaluation = ss.evaluate(run, device="cpu", progress=False)
     assert run.result["epoch"] == METHODS[name]["epochs"]

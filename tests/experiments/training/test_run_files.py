@@ -92,7 +92,7 @@ def copied(run: Run, to: Path, name: str | None = None) -> Run:
 
 
 def train(out: Path, recipe: Recipe = RECIPE) -> Run:
-    (run,) = ss.train(recipe, out=out, device="cpu", show="quiet", tensorboard=False)
+    (run,) = ss.train(recipe, out=out, device="cpu", show="quiet")
     return run
 
 

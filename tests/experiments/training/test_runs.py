@@ -117,7 +117,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path):
 def ss_train(out: Path) -> list[Run]:
     from subspaces.experiments.training import train
 
-    return train(RECIPE, out=out, device="cpu", show="quiet", tensorboard=False)
+    return train(RECIPE, out=out, device="cpu", show="quiet")
 
 
 @pytest.mark.parametrize("finished", [True, False])

@@ -93,7 +93,7 @@ def test_what_runs_need_is_measured_on_a_gpu(tmp_path: Path):
 
 RECIPE = dataclasses.replace(DIGITS, method="line", epochs=2)
 SEEDS = (0, 1, 2)
-QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False, "checkpoint_seconds": 0.0, "stack": 1}
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "checkpoint_seconds": 0.0, "stack": 1}
 
 
 def recipes(seeds: Sequence[int]) -> list[Recipe]:
@@ -145,7 +145,7 @@ def test_two_processes_share_runs_that_they_name_in_another_order(alone: list[Ru
 
 def test_one_that_waits_can_be_stopped(alone: list[Run], tmp_path: Path) -> None:
     run = Run.under(tmp_path, RECIPE)
-    options = ["--network", "mlp", "--epochs", "2", "--out", str(tmp_path), "--device", "cpu", "-q", "--no-tensorboard"]
+    options = ["--network", "mlp", "--epochs", "2", "--out", str(tmp_path), "--device", "cpu", "-q"]
     command = ["train", "digits-line", *options]
     holder = Worker(types, *command, "--checkpoint-seconds", "0")
     holder.end()

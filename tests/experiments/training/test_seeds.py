@@ -31,7 +31,7 @@ DECIDES = {  # what is drawn, and the seeds that it depends on
     "held-out images in evaluation": ("data_seed",),
     "order of the images for statistics in evaluation": ("seed",),
 }
-CPU = {"device": "cpu", "workers": 0, "show": "quiet", "tensorboard": False}
+CPU = {"device": "cpu", "workers": 0, "show": "quiet"}
 
 
 def ranks(calls: Sequence[Call]) -> list[int]:

@@ -33,7 +33,7 @@ from subspaces.experiments.training.stack import Stack, likeness
 
 BASE = dataclasses.replace(DIGITS, epochs=2, batch=16)  # of the 90 images of made_dataset: 6 steps an epoch
 DATA = made_dataset()
-QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet", "tensorboard": False}
+QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet"}
 
 
 def change(**changes: Any) -> Recipe:

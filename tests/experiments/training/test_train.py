@@ -3,26 +3,23 @@
 import dataclasses
 import gc
 import os
-import re
-import resource
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from processes import Pause, Worker
 from training_cases import CPU, DIGITS, Countdown, digits, jsonl, train_runs
 
 import subspaces as ss
 from subspaces.experiments.training import Run, Stopped, train
-from subspaces.experiments.training.display import display
+from subspaces.experiments.training.display import Display
 
 RECIPE = dataclasses.replace(DIGITS, epochs=2)
 
 
 def quietly(*arguments, out: Path, **options) -> list[Run]:
-    return train(*arguments, out=out, **{"device": "cpu", "show": "quiet", "tensorboard": False, **options})
+    return train(*arguments, out=out, **{"device": "cpu", "show": "quiet", **options})
 
 
 def test_the_same_run_twice_is_trained_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -98,53 +95,18 @@ def test_json_is_a_line_for_every_epoch(tmp_path: Path, capfd: pytest.CaptureFix
     assert errors == ""
 
 
-def full(pause: Pause, out: Path) -> None:
-    """Show a run where no file may have more than 1,000 bytes."""
-    run = Run.under(out, RECIPE)
-    run.folder.mkdir()
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    with display("quiet", tensorboard=True) as shown:
-        shown.begin(run, 0, 0, 1)
-        try:
-            for epoch in range(1, 100):
-                shown.report(run, {"epoch": epoch, "loss": 0.5})
-        except OSError as error:
-            print(error)
-
-
-def test_a_full_disk_names_the_log_for_tensorboard(tmp_path: Path):
-    pytest.importorskip("tensorboard")
-    said = Worker(full, tmp_path).end()
-    assert said.count("\n") == 1  # and no traceback of a thread
-    assert re.search("File too large: could not be written: '.*/tensorboard/.*tfevents", said)
-
-
 def stopped(out: Path, steps: int) -> Run:
-    """A run that a signal ended after so many steps of 6 to an epoch, seen by TensorBoard."""
+    """A run that a signal ended after so many steps of 6 to an epoch."""
     run = Run.under(out, RECIPE)
     count = Countdown(steps, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    with display("quiet", tensorboard=True) as shown, pytest.raises(Stopped):
-        train_runs([run], digits(), CPU, shown.report, count, begin=shown.begin)
+    with pytest.raises(Stopped):
+        train_runs([run], digits(), CPU, tick=count)
     return run
-
-
-def test_tensorboard_has_every_epoch_once_however_often_a_run_was_killed(tmp_path: Path):
-    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    run = stopped(tmp_path, 8)
-    state, log = (run.folder / "state.safetensors").read_bytes(), (run.folder / "log.jsonl").read_text()
-    quietly(RECIPE, out=tmp_path, tensorboard=True)
-    (run.folder / "result.json").unlink()  # as if it had been killed before the result, after two rows
-    (run.folder / "state.safetensors").write_bytes(state)
-    assert len(log.splitlines()) == 1
-    quietly(RECIPE, out=tmp_path, tensorboard=True)
-    events = reader.EventAccumulator(str(run.folder / "tensorboard")).Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 2]
 
 
 def test_bars_begin_where_the_run_is_and_end_full(tmp_path: Path):
     run = stopped(tmp_path, 8)
-    with display("bar", tensorboard=False) as shown:
+    with Display("bar") as shown:
         found = []
 
         def begin(run: Run, epoch: int, done: int, batches: int) -> None:

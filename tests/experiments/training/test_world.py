@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 COMMON = ["--label-noise", "0", "--learning-rate", "0.02", "--evaluate-every", "2", "--network", "lenet"]
-COMMON += ["--device", "cpu", "--no-tensorboard"]  # LeNet has no batch norm
+COMMON += ["--device", "cpu"]  # LeNet has no batch norm
 COMMANDS = {
     "subspaces": ["digits-simplex-layerwise", "--epochs", "2"],
     "methods": [*(f"digits-{name}" for name in ("swa-cyclic", "sam", "early-stopping"))],
