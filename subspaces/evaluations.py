@@ -155,7 +155,7 @@ def evaluate(
         progress: True for bars, False for none, or a function of (what, done, total).
         settings: any field of `evaluation.settings.Settings`, such as grid=[0, 0.5, 1], plane=True, corruptions="all"
             (or names, `Corruptions`, {name: loader}, {name: {severity: loader}}), or outliers=loader (data of no known
-            class; also {name: loader}, or for a run the name of another data set).
+            class; also {name: loader}).
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)

@@ -111,7 +111,7 @@ QUIET = {"quiet": Row("--quiet", "progress", False)}
 RATES = {
     "dropout_rates": Row("--dropout-rates .1", "dropout", [0.0, 0.1], "--network cresnet20", also=("name",)),
     "smoothing_rates": Row("--smoothing-rates .1", "label_smoothing", [0.0, 0.1], also=("name",)),
-    **given(by="nll", dropout_passes=7),
+    **given(by="nll"),
     **ENSEMBLES,
 }
 NOISE = Row("--label-noise 0.25", "label_noise", refused=True)
@@ -145,8 +145,7 @@ COMMANDS = {
             "corruptions": Row("--corruptions fog snow", "corruptions", Corruptions(["fog", "snow"])),
             "severities": Row("--severities 1 3", "corruptions", Corruptions("all", [1, 3]), "--corruptions all"),
             "corruption_seed": Row("--corruption-seed 7", "corruptions", Corruptions(seed=7), "--corruptions all"),
-            "outliers": Row("--outliers mnist cifar10", "outliers", {"mnist": "mnist", "cifar10": "cifar10"}),
-            **given(random=3, triangle=4, dropout_passes=7, plane=True, cells=5, plane_statistics_batches=7),
+            **given(random=3, triangle=4, plane=True, cells=5, plane_statistics_batches=7),
             **NETWORK,
             **QUIET,
             "json": Row("--json", "progress", False),
@@ -170,7 +169,6 @@ COMMANDS = {
             **output(),
             **SEEDS,
             **ENSEMBLES,
-            **given(dropout_passes=7),
             "reference": Row("--reference digits-line", "reference", "line"),
         },
     ),
@@ -184,7 +182,6 @@ COMMANDS = {
             "over": Row("--over epochs", "epochs", [16], also=("batch",)),
             "values": Row("--values 8 64", "batch", [8, 64]),
             **ENSEMBLES,
-            **given(dropout_passes=7),
         },
     ),
     "study integral": Command(STUDY, ALL, {"label_noise": NOISE, **output(), **SEEDS, **LEVELS}),

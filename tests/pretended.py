@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.points import Family, items_of
 from subspaces.experiments.evaluating.evaluate import Measured
 from subspaces.experiments.training import Execution, Recipe, Run
 
@@ -57,23 +56,6 @@ def made(out: Path, recipe: Recipe) -> Run:
     return Run.open(folder)
 
 
-def _asked_with_dropout(run: Run, passes: int) -> Evaluation:
-    """The record of a run, with MC-dropout where its network has any."""
-    record = Evaluation.load(run.folder)
-    if "dropout" not in run.recipe.answers:
-        return record
-    family = Family(run.recipe.result_shape(), masks=passes)
-    _, (answered,) = items_of(family, ["dropout"], ["probabilities"])
-    assert answered is not None
-    middle = [row for row in record.rows if row.kind == "point" and row.role == "midpoint"]
-    numbers, settings = scores("dropout", run.folder.name, passes), {"average": "probabilities", "networks": passes}
-    rows = [
-        dataclasses.replace(row, kind="ensemble", role="dropout", metrics=numbers[row.split], **settings)
-        for row in middle
-    ]
-    return dataclasses.replace(record, rows=[*record.rows, *rows], answers=[*record.answers, answered])
-
-
 class Pretended:
     """Stand-ins for what trains and measures."""
 
@@ -91,8 +73,8 @@ class Pretended:
     def train_recipes(self, recipes: Sequence[Recipe], execution: Execution, **settings: Any) -> list[Run]:
         return [made(Path(settings["out"]), one) for one in recipes]
 
-    def evaluate(self, runs: Sequence[Run], dropout_passes: int = 20, **settings: Any) -> list[Evaluation]:
-        return [_asked_with_dropout(run, dropout_passes) for run in runs]
+    def evaluate(self, runs: Sequence[Run], **settings: Any) -> list[Evaluation]:
+        return [Evaluation.load(run.folder) for run in runs]
 
     def evaluate_together(self, groups: Any, **settings: Any) -> list[Measured]:
         found = []

@@ -19,7 +19,6 @@ from subspaces.evaluation.files import to_json
 from subspaces.evaluation.settings import EXTRA, PLANE_PANEL, SHIFT_PANEL, Corruptions, Settings
 from subspaces.experiments.evaluating import evaluate as runs_evaluation
 from subspaces.experiments.evaluating import selection as run_selection
-from subspaces.experiments.evaluating.run_subject import known_data
 from subspaces.experiments.evaluating.selection import RunSelection
 from subspaces.experiments.training import Execution, Run
 from subspaces.export.exporting import check_target
@@ -63,14 +62,6 @@ def _add_evaluate(commands: Any) -> None:
     command.numbers("--severities", int, "Severities, from 1 to 5. Default: all.", SHIFT_PANEL)
     text = "Seed of the noise that is drawn, and the like. Default: 0."
     command.option("--corruption-seed", panel=SHIFT_PANEL, type=int, metavar="INT", help=text)
-    command.option(
-        "--outliers",
-        panel=SHIFT_PANEL,
-        nargs="+",
-        action="extend",
-        metavar="NAME",
-        help="Also measure how well the test images are told from those of other data sets, such as mnist.",
-    )
     parser.add_data(command, trust=True)
     parser.add_fields(command, Execution, parser.EXECUTION, only=parser.DEVICE)
     parser.add_output(command, json="a line of JSON for each run instead")
@@ -112,7 +103,6 @@ def evaluate(options: argparse.Namespace) -> None:
     """
     execution = parser.device_of(options)
     fields = {name: value for name, value in parser.given(options, Settings).items() if name in FIELDS}
-    fields["outliers"] = [known_data(each) for each in options.outliers or ()]
     fields["corruptions"] = _corruptions(options.corruptions, options.severities, options.corruption_seed)
     settings = Settings(**fields, through=options.plane_through or (), precision=execution.precision)
     records = runs_evaluation.evaluate_runs(

@@ -10,7 +10,6 @@ from typing import Any
 from subspaces.cli import parser, printing
 from subspaces.cli.parser import Parser
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.settings import PASSES
 from subspaces.experiments.studies import grid as grids
 from subspaces.experiments.studies import instability as branches
 from subspaces.experiments.studies import setting
@@ -82,13 +81,11 @@ def _add(commands: Any, plan: Planner, out: str, without: Collection[str] = ()) 
 def _add_ensembles(command: Parser) -> None:
     text = "Also measure ensembles of this many independent standard runs. Default: 2, if there are 2 seeds."
     command.numbers("--ensembles", int, text, COMPARISON)
-    text = f"Passes of MC-dropout for a network with dropout. Default: {PASSES}."
-    command.option("--dropout-passes", panel=COMPARISON, type=int, metavar="INT", default=PASSES, help=text)
 
 
 def _run(plan: Planner, options: argparse.Namespace) -> None:
     """Plan, and run the plan or with --dry-run print it."""
-    names = ("data", "runs", "out", "ensembles", "dropout_passes")
+    names = ("data", "runs", "out", "ensembles")
     where = {name: getattr(options, name) for name in names if hasattr(options, name)}
     show = "quiet" if options.quiet or options.json else "bar"
     planned = plan(options, Setting.of(seeds=options.seeds, show=show, **where, **parser.changes(options)))

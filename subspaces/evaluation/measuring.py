@@ -88,19 +88,11 @@ def _joined(several: Sequence[Outputs]) -> Outputs:
     return Outputs(several[0].task, whole, torch.cat([each.target for each in several]))
 
 
-def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[Place, int]], Any]:
-    """Return the points of items, those with dropout and their numbers of passes, and the members of each row."""
-    points = list(dict.fromkeys(place for item in items if not item.masks for place in item.points))
-    passes = [(item.points[0], item.masks) for item in items if item.masks]
-    rows: list[tuple[About, list[int]]] = []
-    first = len(points)
-    for item in items:
-        members = list(range(first, first + item.masks)) or [points.index(place) for place in item.places]
-        first += item.masks
-        for about in item.rows(averages):
-            alone = about.kind == "point"
-            rows.append((about, [points.index(to_place(about.alphas[0]))] if alone else members))
-    return points, passes, rows
+def members_of(items: Sequence[Item], averages: Sequence[str]) -> tuple[list[Place], list[tuple[About, list[int]]]]:
+    """Return the points of items, and the rows to measure with the numbers of their members among the points."""
+    points = list(dict.fromkeys(place for item in items for place in item.places))
+    rows = [about for item in items for about in item.rows(averages)]
+    return points, [(about, [points.index(to_place(alpha)) for alpha in about.alphas]) for about in rows]
 
 
 class Metrics:

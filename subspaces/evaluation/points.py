@@ -28,7 +28,6 @@ class Item:
     role: str
     places: tuple[Place, ...]
     ensemble: str | None = None
-    masks: int = 0  # passes with dropout on
 
     @property
     def points(self) -> list[Place]:
@@ -37,11 +36,11 @@ class Item:
 
     def rows(self, averages: Sequence[str]) -> list[About]:
         """Return what each of its rows is about: the points alone, then all together, averaged in these ways."""
-        points = [About("point", self.role, [to_alpha(place)]) for place in self.points if not self.masks]
+        points = [About("point", self.role, [to_alpha(place)]) for place in self.points]
         if self.ensemble is None:
             return points
-        alphas, count = [to_alpha(place) for place in self.places], self.masks or len(self.places)
-        return points + [About("ensemble", self.ensemble, alphas, each, count) for each in averages]
+        alphas = [to_alpha(place) for place in self.places]
+        return points + [About("ensemble", self.ensemble, alphas, each, len(alphas)) for each in averages]
 
 
 # Points
@@ -137,7 +136,6 @@ class Family(NamedTuple):
     walk: Sequence[Item] = ()
     middle: str = "midpoint"
     vertices: str = "vertices"
-    masks: int = 20
 
 
 @dataclass(frozen=True)
@@ -207,12 +205,6 @@ ANSWERS: Catalogue[Answer] = Catalogue(
             "random points of a simplex, averaged",
             lambda family: next((item for item in family.walk if item.ensemble == "random"), None),
             lambda family, item: f"ensemble of {len(item.places)} random points",
-        ),
-        Answer(
-            "dropout",
-            "the midpoint asked several times with dropout on (MC-dropout), averaged",
-            lambda family: Item("dropout", (middle_of(family.shape),), "dropout", masks=family.masks),
-            lambda family, item: f"MC-dropout, {item.masks} passes",
         ),
     ],
 )

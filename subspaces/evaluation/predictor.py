@@ -16,7 +16,6 @@ from subspaces.core import _compat, functional, nested, randomness
 from subspaces.core.batchnorm import renew, tracked
 from subspaces.core.outputs import OutputCheck
 from subspaces.evaluation.tasks import Task
-from subspaces.networks.registry import dropping
 
 KEPT = 256  # points whose batch-norm statistics are kept
 Forward = Callable[[Any, Any], Any]
@@ -101,30 +100,15 @@ class Predictor:
                 self._recalibrate(network, None if given else point)
         return self._networks[: len(points)]
 
-    def outputs(
-        self,
-        points: Sequence[Any],
-        data: str | Iterable[Any],
-        *,
-        passes: Sequence[tuple[Any, int]] = (),
-        seed: int = 0,
-        labelled: bool = True,
-    ) -> Iterable[Outputs]:
+    def outputs(self, points: Sequence[Any], data: str | Iterable[Any], *, labelled: bool = True) -> Iterable[Outputs]:
         """Yield the outputs of the networks at some points, on a split (by its name) or on batches.
 
-        After them come those of MC-dropout (Gal and Ghahramani, 2016): for each (point, n) of `passes` n outputs with
-        dropout on, p(y | x) = 1/n sum_i softmax(f(x; theta * mask_i)), with masks that `seed` draws, and batch norm in
-        eval mode. Targets of batches that are not `labelled` are 0.
+        Targets of batches that are not `labelled` are 0.
         """
-        networks = self.prepare([*points, *(point for point, _ in passes)])
-        batches = self.splits[data] if isinstance(data, str) else data
-        for number, batch in enumerate(batch for batch in batches if not nested.is_empty(batch)):
-            parts = [self._ask(networks[: len(points)], batch, None, labelled)] if points else []
-            for network, (_, count) in zip(networks[len(points) :], passes, strict=True):
-                with dropping(network):
-                    drawn = randomness.number(seed, "dropout", number)
-                    parts.append(self._ask([network] * count, batch, drawn, labelled))
-            yield Outputs(self.task, [member for part in parts for member in part.members], parts[-1].target)
+        networks = self.prepare(points)
+        for batch in self.splits[data] if isinstance(data, str) else data:
+            if not nested.is_empty(batch):
+                yield self._ask(networks, batch, labelled)
 
     def whole(self, point: Any) -> dict[str, Tensor]:
         """Return the logits of one network for each split as a whole."""
@@ -133,30 +117,30 @@ class Predictor:
         }
 
     @torch.no_grad()
-    def _ask(self, networks: Sequence[nn.Module], batch: Any, seed: int | None, labelled: bool) -> Outputs:
+    def _ask(self, networks: Sequence[nn.Module], batch: Any, labelled: bool) -> Outputs:
         """Return the outputs of networks on a batch."""
         batch = nested.moved(batch, self.device)
         if labelled:
             target = self.task.target(batch)
         else:
             target = torch.zeros(nested.batch_size(self.task.inputs(batch)) or 0, dtype=torch.int64, device=self.device)
-        with self._settings(seed):
+        with self._settings():
             outputs = [self._forward(network, batch) for network in networks]
         return self._parts(outputs, target)
 
     def _parts(self, outputs: Sequence[Any], target: Any) -> Outputs:
-        if outputs and not self._output_check.done:
+        if not self._output_check.done:
             self.task.check_output(outputs[0], self._output_check)
         parts = [self.task.parts(output, target) for output in outputs]
         return Outputs(self.task, [part for part, _ in parts], parts[0][1])
 
     @contextmanager
-    def _settings(self, seed: int | None = None) -> Iterator[None]:
-        """Set autocast, and random numbers (of dropout, of loaders) that are the same for every point."""
+    def _settings(self) -> Iterator[None]:
+        """Set autocast, and random numbers (of loaders) that are the same for every point."""
         low = torch.autocast(
             self.device.type, self.dtype or torch.bfloat16, enabled=self.dtype is not None, cache_enabled=False
         )
-        with randomness.seeded(self.seed if seed is None else seed, self.device), low:
+        with randomness.seeded(self.seed, self.device), low:
             yield
 
     def _recalibrate(self, network: nn.Module, point: Any) -> None:

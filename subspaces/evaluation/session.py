@@ -125,9 +125,9 @@ class Session:
     def _measure(
         self, items: Sequence[Item], data: Data, make: Callable[..., Any], **how: Any
     ) -> tuple[list[Any], int]:
-        points, passes, asked = members_of(items, self._averages(data))
+        points, asked = members_of(items, self._averages(data))
         wanted = [make(about, members) for about, members in asked]
-        return wanted, measure(self.predictor, points, data, wanted, passes=passes, seed=self.subject.seed, **how)
+        return wanted, measure(self.predictor, points, data, wanted, **how)
 
     def _key(self, data: Data, about: About) -> dict[str, Any]:
         return {"of": "row", **self.how, **data.key, **vars(about)}
@@ -267,7 +267,7 @@ def check(subject: Subject, settings: Settings, others: Sequence[Network]) -> No
 def _items_of(subject: Subject, settings: Settings) -> tuple[list[Item], list[Answered]]:
     points: Any = {"grid": settings.grid, "random": settings.random, "triangle": settings.triangle}
     walk = [] if subject.networks else plan(subject.shape, **points, seed=subject.seed)
-    family = subject.terms._replace(walk=walk, masks=settings.dropout_passes)
+    family = subject.terms._replace(walk=walk)
     return items_of(family, settings.answers or subject.answers, subject.task.averages)
 
 

@@ -15,7 +15,6 @@ from subspaces.evaluation.points import ANSWERS, GRID
 from subspaces.text import nearest, one_of
 
 Precision = Literal["auto", "float32", "bfloat16"]
-PASSES = 20  # of MC-dropout
 POINTS = 10_001  # of a grid, or drawn at random: days on any device
 TRIANGLE = 140  # pieces of an edge, which are 10,011 points
 BATCHES = (1, 10**6)
@@ -27,8 +26,8 @@ EXPECTED = "names such as ['fog', 'snow'], 'all', 'extra', a Corruptions, or loa
 EXTRA = "extra"  # the group of corruptions that are kept for validation
 Given = dict[tuple[str, int], Iterable[Any]]
 """Loaders by name and severity, 0 where there is none."""
-Outliers = dict[str, Iterable[Any] | str]
-"""Loaders by name, or for runs names of data sets."""
+Outliers = dict[str, Iterable[Any]]
+"""Loaders by name."""
 
 
 def _setting(default: Any, text: str, limits: tuple[int, int] | None = None, **more: Any) -> Any:
@@ -50,13 +49,12 @@ class Settings:
     answers: Sequence[str] = _point(
         (), "How the networks answer, once for each way; by default as their method does.", choices=lambda: ANSWERS
     )
-    dropout_passes: int = _point(PASSES, "How often MC-dropout asks a network that has dropout.", (1, 10_000))
     plane: bool = _plane(False, "Also the plane through the first three vertices.")
     through: Sequence[Any] = _plane((), "A plane through networks of other runs.")
     cells: int = _plane(21, "Cells of the plane in each direction.", (2, 501))
     plane_statistics_batches: int = _plane(50, "Batches for the batch-norm statistics of a cell.", BATCHES)
-    corruptions: Any = _shift((), "Shifted test examples: names of corruptions, or loaders.")
-    outliers: Any = _shift((), "Examples of no known class: names of data sets, or loaders.")
+    corruptions: Any = _shift(None, "Shifted test examples: names of corruptions, or loaders.")
+    outliers: Any = _shift(None, "Examples of no known class: loaders.")
     statistics_batches: int | None = _setting(
         None, "Batches for the batch-norm statistics of a point; by default all training images.", BATCHES
     )
@@ -162,10 +160,10 @@ def _some(name: str, value: Any, example: str) -> list[Any]:
 
 def _wanted_corruptions(value: Any) -> Corruptions | Given | None:
     """Parse `corruptions=`."""
-    if value is None or value is False or isinstance(value, Corruptions) or (isinstance(value, tuple) and not value):
-        return value or None
-    if value is True or isinstance(value, str) or checks.listed(value):
-        return Corruptions() if value is True else Corruptions(value)
+    if value is None or isinstance(value, Corruptions):
+        return value
+    if isinstance(value, str) or checks.listed(value):
+        return Corruptions(value)
     if not isinstance(value, Mapping) or not value:
         raise ArgumentError(f"corruptions={checks.shown(value)}: expected {EXPECTED}")
     found: Given = {}
@@ -180,10 +178,4 @@ def _wanted_outliers(value: Any) -> Outliers:
     """Parse `outliers=`."""
     if isinstance(value, Mapping):
         return {str(name): checks.batches(f"outliers={{{name!r}: …}}", loader) for name, loader in value.items()}
-    several = [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
-    if all(isinstance(each, str) for each in several):
-        return {each: each for each in several}
-    if not isinstance(value, Iterable):
-        expected = "a loader, loaders such as {'letters': loader}, or for a run a data set such as 'mnist'"
-        raise ArgumentError(f"outliers={checks.shown(value)}: expected {expected}")
-    return {"outliers": checks.batches("outliers", value)}
+    return {} if value is None else {"outliers": checks.batches("outliers", value)}

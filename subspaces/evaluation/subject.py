@@ -50,7 +50,7 @@ class Subject:
     networks: Sequence[nn.Module] = ()  # given ones, in place of a family
     statistics: Iterable[Any] | None = None  # training batches for batch-norm statistics
     forward: Forward | None = None
-    seed: int = 0  # of random points and of dropout masks
+    seed: int = 0  # of random points
     label: str = ""  # in planes
     answers: tuple[str, ...] = ()  # by name
     terms: Family = Family(Point())  # what answers may depend on
@@ -150,10 +150,7 @@ class Subject:
         """Return the sets of outliers; raise for those that cannot be measured."""
         if sets and self.task.name != "classification":
             raise ArgumentError(f"outliers=…: the task is {self.task.name}; expected a classification of examples")
-        return [
-            self.named(found) if isinstance(found, str) else Data(name, partial(iter, found), 0, OUTLIERS, "given")
-            for name, found in sets.items()
-        ]
+        return [Data(name, partial(iter, loader), 0, OUTLIERS, "given") for name, loader in sets.items()]
 
     def check_shifted(self, what: Corruptions | Given | None) -> None:
         """Raise for corruptions that cannot be made of the test examples, before anything is measured."""
@@ -163,10 +160,6 @@ class Subject:
             raise ArgumentError(
                 f"mean={what.mean}, std={what.std}: {self.name} is a run, which knows its own; expected none"
             )
-
-    def named(self, name: str) -> Data:
-        """Return outliers by the name of a data set, which only runs know."""
-        raise ArgumentError(f"outliers={name!r}: {self.name} is no run; expected loaders such as {{{name!r}: loader}}")
 
 
 def subject_of(

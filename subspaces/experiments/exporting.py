@@ -100,7 +100,7 @@ def _measured(run: Run, chosen: Chosen) -> dict[str, Any]:
     record, family = measured_of(run), chosen.kind == "family"
     average = "probabilities" if chosen.kind == "ensemble" else None
     points = sorted(map(str, chosen.alphas))
-    rows = [row for row in record.rows if not row.group and row.role != "dropout" and row.networks == len(row.alphas)]
+    rows = [row for row in record.rows if not row.group]
     if family:
         rows = [row for row in rows if row.kind == "point"]
     else:

@@ -3,8 +3,7 @@
 import importlib
 import math
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -189,18 +188,3 @@ def rates(module: nn.Module) -> set[float]:
     found = [getattr(module, name, None) for name in (("p",) if layer else ("dropout", "drop_rate"))]
     numbers = [rate for rate in found if isinstance(rate, int | float) and not isinstance(rate, bool)]
     return {float(rate) for rate in numbers if rate > 0}
-
-
-@contextmanager
-def dropping(network: nn.Module) -> Iterator[nn.Module]:
-    """Put a network into eval mode but for its dropout, and leave it in eval mode."""
-    network.eval()
-    found = [module for module in network.modules() if rates(module)]
-    if not found:
-        raise ArgumentError(f"{type(network).__name__} has no dropout: train one with --dropout, or do not ask for it")
-    for module in found:
-        module.training = True  # of this module alone: batch norm below it stays as it is
-    try:
-        yield network
-    finally:
-        network.eval()

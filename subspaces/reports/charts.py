@@ -27,7 +27,7 @@ THEME = {**dict(zip(LIGHT, DARK, strict=True)), TEXT: "#e6e8ec", MUTED: "#a3abb8
 CLEAR, WHITE, BLACK = "rgba(0,0,0,0)", "rgb(255,255,255)", "rgb(0,0,0)"  # in both themes
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 DASHES = {"dot": "2 3", "dash": "6 4", "dashdot": "7 3 2 3", "longdash": "10 4", "longdashdot": "10 3 2 3"}
-LEVELS = {"network": "dot", "midpoint": "dashdot", "dropout": "dash", "random": "longdashdot"}
+LEVELS = {"network": "dot", "midpoint": "dashdot", "random": "longdashdot"}
 BANDS = "Bands: one standard deviation over seeds."
 State = dict[str, Any]
 """A caption, and the traces and the layout of each plot."""

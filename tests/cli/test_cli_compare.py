@@ -80,7 +80,6 @@ def test_a_study_of_noise(tmp_path: Path) -> None:
         ("compare digits-standard mnist-line", "methods are compared on the same data"),
         ("compare digits-standard --reference digits-line", "--reference='digits-line': "),
         ("compare digits-standard --ensembles 2", "--ensembles=2: expected 2 or more and as many seeds"),
-        ("compare digits-standard --dropout-passes 0", "--dropout-passes=0: expected at least 1"),
         ("compare digits-standard --dropout 0.1", "--dropout=0.1"),
         ("study noise digits-standard", "--validation=0: the best dropout is chosen on held-out images"),
         ("study noise digits-standard --label-noise 0.1", "--label-noise=0.1: the study has levels of it instead"),

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from subspaces.cli import main as app
 from subspaces.evaluation import Evaluation
 from subspaces.evaluation.predictor import Predictor
 from subspaces.evaluation.settings import Settings
-from subspaces.experiments import data
 from subspaces.experiments.training import Execution
 
 WIDE = {"COLUMNS": "240", "TERMINAL_WIDTH": "240"}
@@ -59,7 +57,7 @@ def received(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_names_may_follow_an_option_in_a_row(received: dict[str, Any]) -> None:
-    options = "one two --corruptions fog snow --answers midpoint vertices --corruptions frost --outliers mnist"
+    options = "one two --corruptions fog snow --answers midpoint vertices --corruptions frost"
     assert call("evaluate", *options.split()).exit_code == 0
     assert received["runs"] == [Path("one"), Path("two")]
     assert received["corruptions"] == ss.Corruptions(["fog", "snow", "frost"])
@@ -73,7 +71,6 @@ def test_names_may_follow_an_option_in_a_row(received: dict[str, Any]) -> None:
         ("--corruption-seed 2", "--corruption-seed=2: expected it with --corruptions all"),
         ("--corruptions fog --severities 6", "--severities=6: expected at least 1 and at most 5"),
         ("--corruptions fogs", "'fogs': did you mean 'fog'?"),
-        ("--outliers mnistt", "--outliers='mnistt': expected digits, mnist, cifar10, tiny-imagenet, imagenet (did you"),
     ],
 )
 def test_what_is_wrong_about_a_shift_is_said_as_it_is_typed(typed: str, said: str) -> None:
@@ -81,19 +78,15 @@ def test_what_is_wrong_about_a_shift_is_said_as_it_is_typed(typed: str, said: st
     assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
 
 
-def test_shifts_and_outliers_are_printed(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    digits = data.load("digits")
-    monkeypatch.setattr("subspaces.experiments.data.load", lambda name, *_, **__: replace(digits, name=name))
-    typed = [runs[0], "--corruptions", "contrast", "--severities", "1", "--outliers", "mnist"]
+def test_shifts_are_printed(runs: list[Path]) -> None:
+    typed = [runs[0], "--corruptions", "contrast", "--severities", "1"]
     shown = evaluate(*typed, "-q")
     assert shown.exit_code == 0, shown.stderr
     assert "mean over 1 set of 1 kind " in shown.stdout
-    assert "AUROC, max. probability %" in shown.stdout
     printed = json.loads(evaluate(*typed, "--json").stdout)
-    (shift,), (outliers,) = printed["shifts"], printed["outliers"]
+    (shift,) = printed["shifts"]
     assert (shift["name"], shift["severity"], shift["networks"]) == ("contrast", 1, 1)
     assert 0 < shift["metrics"]["accuracy"] < 1
-    assert outliers["metrics"]["auroc_entropy"] == 0.5  # they are the same images
 
 
 def test_other_points_are_not_taken_for_checkpoints(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from evaluation_cases import LOADERS, TEST, TRAINING, Independent, Runs, evaluate, family, softmax
+from evaluation_cases import LOADERS, TEST, TRAINING, family
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import entropy
@@ -16,10 +16,6 @@ from torch import nn
 import subspaces as ss
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.measuring import OUTLIER_METRICS, auroc, fpr95, scores
-from subspaces.evaluation.predictor import Predictor
-from subspaces.experiments import data
-from subspaces.experiments.data import Split
-from subspaces.experiments.evaluating.run_subject import fitted
 
 ELSEWHERE = [(x + 2, torch.full_like(y, 77)) for x, y in TEST[:2]]  # labels are not looked at
 LINE: dict[str, Any] = {"grid": (0.0, 0.5, 1.0)}
@@ -81,66 +77,11 @@ def test_outliers_need_no_labels_and_plain_networks_are_measured() -> None:
     assert found.rows[-1].data == "outliers"
 
 
-def other(name: str) -> Any:
-    """Another data set: the digits, darker and in colour."""
-    digits = data.load("digits")
-    images = digits.test.images[:50] // 3  # type: ignore[union-attr]
-    colour = images.expand(-1, 3, -1, -1)
-    return data.Dataset(name, digits.train, None, Split(colour, torch.full((50,), 3)), ("a",), (0.5,), (0.5,))
-
-
-def test_a_run_is_measured_against_another_data_set(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder,) = runs("line")
-    load, asked, outputs = data.load, [], Predictor.outputs
-
-    def counting(self: Predictor, points: Any, examples: Any, *, labelled: bool = True, **how: Any) -> Any:
-        if not labelled:
-            asked.append(points)
-        return outputs(self, points, examples, labelled=labelled, **how)
-
-    monkeypatch.setattr(Predictor, "outputs", counting)
-    monkeypatch.setattr(
-        data, "load", lambda name, *args, **more: other(name) if name == "cifar10" else load(name, **more)
-    )
-    (found,) = evaluate(folder, outliers="cifar10", **LINE)
-    truth = Independent(folder)
-    inside = softmax(truth.predict(0.5, "test")).max(1)
-    dark = truth.dataset.test.images[:50] // 3  # type: ignore[union-attr]
-    object.__setattr__(truth.dataset, "test", Split(dark, torch.zeros(50).long()))
-    outside = softmax(truth.predict(0.5, "test")).max(1)
-    row = found.row("midpoint", "cifar10")
-    assert (row.count, row.auroc_probability) == (50, pytest.approx(independent(inside, outside)[0], abs=1e-4))
-    assert len(asked) == 1
-    (again,) = evaluate(folder, outliers=["cifar10"], **LINE)
-    assert (len(asked), again) == (1, found)
-    (more,) = evaluate(folder, outliers=["cifar10"], answers=["midpoint", "pair"], grid=(0.25, 0.5))
-    assert len(asked[1]) == 2  # the points that are new alone
-    assert len(more.rows) == len(found.rows) + 3 + 4
-    for wrong, said in (
-        ("digits", r"'digits': .* was trained on it"),
-        ("mnits", "did you mean 'mnist'"),
-        ("folder", "'folder': expected digits, mnist, .*; pass other images as loaders"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            evaluate(folder, outliers=wrong)
-
-
-def test_images_are_fitted_to_the_shape_of_a_run() -> None:
-    grey = torch.arange(0, 256, 4, dtype=torch.uint8).view(1, 1, 8, 8)
-    assert torch.equal(fitted(grey, (3, 8, 8)), grey.expand(-1, 3, -1, -1))
-    assert torch.equal(fitted(grey.expand(-1, 3, -1, -1), (1, 8, 8)), grey)
-    assert fitted(grey, (1, 8, 8)) is grey
-    assert torch.equal(fitted(torch.full((2, 3, 9, 5), 7, dtype=torch.uint8), (1, 4, 6)), torch.full((2, 1, 4, 6), 7))
-    red = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
-    red[:, 0] = 100
-    assert fitted(red, (1, 2, 2)).unique().tolist() == [30]
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (3, "outliers=3: expected a loader"),
-        ("mnist", "is no run; expected loaders such as {'mnist': loader}"),
+        (3, "outliers=3: expected something that yields batches"),
+        ("mnist", "outliers='mnist': expected something that yields batches"),
         (iter(TEST), "walked over again"),
         ({"far": 3}, "expected something that yields batches"),
         ({"far": [], "near": TEST}, "the far loader has no examples"),

@@ -67,13 +67,12 @@ class Counted(list[Any]):
 def test_statistics_are_made_once_for_each_point_and_points_are_thinned() -> None:
     statistics = Counted(TRAINING)
     sets = {"dark": {severity: Counted(DARK) for severity in (1, 2)}}
-    answers = ["midpoint", "pair", "dropout"]
-    settings = {**LOADERS, "statistics": statistics, "corruptions": sets, "outliers": DARK, "answers": answers}
-    found = ss.evaluate(family(ss.Bezier()), **settings, dropout_passes=2)
+    settings = {**LOADERS, "statistics": statistics, "corruptions": sets, "outliers": DARK}
+    found = ss.evaluate(family(ss.Bezier()), **settings)
     rows = [row for row in shifted(found) if row.severity == 1]
     points = [row.alphas[0] for row in rows if row.kind == "point"]
     assert points == pytest.approx([step / 10 for step in range(11)])
-    assert sum(row.kind == "ensemble" for row in rows) == 7
+    assert sum(row.kind == "ensemble" for row in rows) == 6
     assert statistics.walks == 21  # one for each point of the walk
     assert [each.walks for each in sets["dark"].values()] == [1, 1]
 
@@ -87,8 +86,6 @@ def test_other_tasks_and_plain_networks_are_measured_too() -> None:
     assert set(numbers.row("pair", "moved").metrics) == {"rmse", "mae"}
     both = ss.evaluate([nn.Linear(12, 10), nn.Linear(12, 10)], test=TEST, corruptions={"dark": DARK}, progress=False)
     assert both.row("vertices", "dark").networks == 2
-    dropped = ss.evaluate(family(ss.Line()), **LOADERS, **LINE, answers=["dropout"], corruptions={"none": TEST})
-    assert dropped.row("dropout", "none").nll == pytest.approx(dropped["dropout"].nll, rel=1e-9)
 
 
 # Images

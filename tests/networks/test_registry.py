@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 import subspaces as ss
 from subspaces.errors import UserError
 from subspaces.networks import MLP, CResNet, LeNet, ResNet18, ResNet50, build, head_name
-from subspaces.networks.registry import dropping, rates
+from subspaces.networks.registry import rates
 
 COLOUR, GREY = (3, 32, 32), (1, 8, 8)
 
@@ -67,7 +67,7 @@ def test_names_that_no_network_has(name: Any, message: str):
         build(name, classes=10, image_shape=COLOUR)
 
 
-# Dropout: what a network may be built with is what MC-dropout switches on
+# Dropout
 
 
 class Called(nn.Module):
@@ -97,18 +97,6 @@ def test_dropout_that_nobody_can_see_is_refused_before_training(tmp_path: Path):
     with pytest.raises(ValueError, match=message):
         ss.train("digits-standard", network="test_registry:in_secret", dropout=0.5, out=tmp_path, show="quiet")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_only_dropout_is_switched_on():
-    network = Called(3, 0.5, "drop_rate")
-    x = torch.randn(8, 64, generator=torch.Generator().manual_seed(0))
-    norm = network.body[2]
-    with dropping(network) as inside, torch.no_grad():
-        assert not torch.equal(inside(x), inside(x))
-        assert network.training
-        assert not norm.training
-    assert not network.training
-    assert norm.num_batches_tracked == 0
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def answered(recipe: Recipe) -> list[Answered]:
     family = Family(
         shape, [item for item in walk if len(item.places) > 1], middle=definition.middle(), vertices=definition.members
     )
-    names = [name for name in recipe.answers if name != "dropout"]
+    names = recipe.answers
     return items_of(family, names, ["probabilities"])[1]
 
 

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,12 @@ from subspaces.core import checks, functional, storage
 from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import wide
 from subspaces.core.family import Subspace
-from subspaces.errors import ArgumentError
-from subspaces.evaluation.measuring import Data
 from subspaces.evaluation.points import Family
 from subspaces.evaluation.predictor import Outputs, Predictor
-from subspaces.evaluation.rows import OUTLIERS, SMALL, small_pictures
+from subspaces.evaluation.rows import SMALL, small_pictures
 from subspaces.evaluation.subject import Constants, Pictures, Subject
 from subspaces.evaluation.tasks import Classification
-from subspaces.experiments import data as datasets
-from subspaces.experiments.data import NAMES, Dataset, ResidentLoader
-from subspaces.experiments.data.loading import OWN
+from subspaces.experiments.data import Dataset, ResidentLoader
 from subspaces.experiments.locks import stop_on_signals
 from subspaces.experiments.opening import training_of_run
 from subspaces.experiments.training import Execution
@@ -40,8 +36,7 @@ from subspaces.experiments.training.recipe import Recipe, data_of
 from subspaces.experiments.training.runs import Run, RunError, free
 from subspaces.experiments.training.step import captured
 from subspaces.images.decoding import centre_view
-from subspaces.images.splits import Files, Images, Normalise, grey
-from subspaces.text import hint
+from subspaces.images.splits import Files, Images, Normalise
 
 VIEW = 256 / 224  # of files, to which the shorter side is scaled before the middle is taken, as in `StreamingLoader`
 PIXELS = 2000 * 32 * 32  # of a batch on a GPU
@@ -71,7 +66,7 @@ class CapturedPredictor(Predictor):
 
     def outputs(self, points: Sequence[Any], data: str | Iterable[Any], **how: Any) -> Iterable[Outputs]:
         """Return a split as one batch: the networks take turns in one, which the graphs know."""
-        if how.get("passes") or not isinstance(data, str):
+        if not isinstance(data, str):
             return super().outputs(points, data, **how)
         return [self._taking_turns(points, data)]
 
@@ -136,12 +131,11 @@ class RunSubject(Subject):
         self,
         run: Run,
         data: Callable[[], Dataset],
-        others: Callable[[str], Dataset],
         execution: Execution,
         trust: bool,
     ) -> None:
         run.check_trusted(trust is True)
-        self.run, self.recipe, self.execution, self._data, self._others = run, run.recipe, execution, data, others
+        self.run, self.recipe, self.execution, self._data = run, run.recipe, execution, data
         self.check()
         recipe, shape, definition = run.recipe, run.recipe.result_shape(), run.recipe.definition
         splits = ["test", "validation"] if recipe.validation else ["test"]
@@ -252,46 +246,14 @@ class RunSubject(Subject):
         images = getattr(getattr(self.images_of, split), "images", None)
         if not isinstance(images, Tensor):
             return None
-        channels, *sides = images.shape[1:]
+        sides = images.shape[2:]
         share = min(1.0, math.isqrt(SMALL) / max(sides))
         smaller = [max(1, int(share * side)) for side in sides]
-        return small_pictures(fitted(images[list(indices)], (channels, *smaller)))
-
-    def named(self, name: str) -> Data:
-        """Return the test images of another data set, in the size and the colours of the run's own."""
-        found = known_data(name)
-        if found in (self.images_of.name, self.recipe.dataset):
-            raise ArgumentError(f"outliers={found!r}: {self.name} was trained on it; expected another data set")
-        return Data(found, partial(self._fitted, self._others(found).test), 0, OUTLIERS, "data")
-
-    def _fitted(self, images: Images) -> Iterator[Any]:
-        shape = self.images_of.image_shape
-        for x, labels in self._in_batches(images, max(shape[1:])):
-            yield self._batch(fitted(x, shape), labels)
-
-
-def known_data(name: str) -> str:
-    """Return the name of a data set that comes with the package."""
-    known = [each for each in NAMES if each != OWN]
-    if name not in known:
-        raise ArgumentError(
-            f"outliers={checks.shown(name)}: expected {', '.join(known)}{hint(name, known)}; pass other images as "
-            "loaders to ss.evaluate(run, outliers={name: loader})"
-        )
-    return name
-
-
-def fitted(images: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return bytes [n, C, H, W] as images of another shape: grey or in colour, and resized."""
-    channels, height, width = shape
-    if images.shape[1:] == (channels, height, width):
-        return images
-    x = images.float()
-    if channels == 1 and images.shape[1] == 3:
-        x = grey(x)
-    if x.shape[-2:] != (height, width):
-        x = F.interpolate(x, (height, width), mode="bilinear", antialias=True)
-    return x.expand(-1, channels, -1, -1).round().clamp(0, 255).to(torch.uint8)
+        shown = images[list(indices)]
+        if share < 1:
+            resized = F.interpolate(shown.float(), smaller, mode="bilinear", antialias=True)
+            shown = resized.round().clamp(0, 255).to(torch.uint8)
+        return small_pictures(shown)
 
 
 def run_subjects(
@@ -306,14 +268,14 @@ def run_subjects(
             read[data_of(recipe)] = load_data(recipe, data)
         return read[data_of(recipe)]
 
-    others, found = cache(partial(datasets.load, root=data)), dict[Path, RunSubject]()
+    found = dict[Path, RunSubject]()
 
     def subject(run: Run) -> RunSubject:
         folder = run.folder.resolve()
         if folder not in found:
             with stop_on_signals() as stop:  # a run that another process trains is waited for
                 free([run], set(), stop)
-            found[folder] = RunSubject(run, partial(load, run.recipe), others, execution, trust)
+            found[folder] = RunSubject(run, partial(load, run.recipe), execution, trust)
         return found[folder]
 
     return subject

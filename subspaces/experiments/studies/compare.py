@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from subspaces.evaluation.comparing import Group, groups_of, heading
 from subspaces.evaluation.evaluation import Evaluation
-from subspaces.evaluation.settings import PASSES
 from subspaces.evaluation.statistics import CONFIDENCE, errors
 from subspaces.experiments.data.loading import training_count
 from subspaces.experiments.evaluating.evaluate import evaluate, evaluations_together
@@ -51,7 +50,6 @@ def compare(
     seeds: Sequence[int] | None = None,
     ensembles: Sequence[int] | None = None,
     reference: OneRecipe | None = None,
-    dropout_passes: int = PASSES,
     data: Folder | None = None,
     runs: Folder = "runs",
     out: Folder = "comparison",
@@ -68,7 +66,6 @@ def compare(
         seeds: train each recipe once for each of these instead of its own seed.
         ensembles: also measure ensembles of so many independent standard runs; by default of two, where there are two.
         reference: the recipe that others are compared with; by default the first standard one.
-        dropout_passes: how often a network with dropout is asked for MC-dropout.
         data: the folder with the data sets; by default `data`.
         runs: the folder of the run folders, those that are there and those that are trained.
         out: the folder for the table, the figure and the page.
@@ -80,7 +77,7 @@ def compare(
         >>> comparison.frame.groupby(["method", "words"])["accuracy"].mean()
     """
     where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show}
-    setting = Setting.of(seeds=seeds, ensembles=ensembles, dropout_passes=dropout_passes, **where, **changes)
+    setting = Setting.of(seeds=seeds, ensembles=ensembles, **where, **changes)
     return run(plan(recipe, setting, reference))
 
 
@@ -106,7 +103,7 @@ class ComparisonPlan(Plan["Comparison"]):
         trained = {run.recipe.key: run for run in runs}
         compared, second = ([trained[one.key] for one in some] for some in (self.compared, self.second))
         where = self.setting.measuring()
-        records = evaluate(compared, dropout_passes=self.setting.dropout_passes, **where, **self.about)
+        records = evaluate(compared, **where, **self.about)
         evaluations = [evaluation_of(run, record) for run, record in zip(compared, records, strict=True)]
         named = {run.folder.name: run for run in compared}
         wanted = [[pair[0], other] for other in second if (pair := [r for r in compared if is_second(other, r)])]

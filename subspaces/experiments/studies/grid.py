@@ -114,7 +114,7 @@ def study_grid(
             stay the same.
         values: the grid.
         out: the folder for the table and the figure, by default called like the field.
-        settings: seeds, ensembles, dropout_passes, data, runs, show and changes, as in `compare`.
+        settings: seeds, ensembles, data, runs, show and changes, as in `compare`.
 
     Example:
         >>> ss.studies.study_grid(["digits-standard", "digits-line"], "epochs", [20, 60], seeds=[0, 1])

@@ -9,7 +9,6 @@ from typing import Any, Generic, Literal, TypeVar
 
 from subspaces.core import checks
 from subspaces.errors import ArgumentError
-from subspaces.evaluation.settings import PASSES
 from subspaces.experiments import locks
 from subspaces.experiments.evaluating.evaluate import evaluate
 from subspaces.experiments.methods.fields import MOST
@@ -26,7 +25,7 @@ Folder = str | os.PathLike[str]
 OneRecipe = Recipe | str
 R = TypeVar("R", bound=Result)
 DEVICE = ("device", "precision", "workers")  # what of an execution matters for measuring
-WHERE = ("runs", "out", "data", "ensembles", "dropout_passes", "show", "seeds")  # what callers name
+WHERE = ("runs", "out", "data", "ensembles", "show", "seeds")  # what callers name
 State = Literal["to train", "to continue", "to evaluate", "evaluated"]
 
 
@@ -38,7 +37,6 @@ class Setting:
     out: Path = Path("comparison")
     data: Path | None = None
     ensembles: tuple[int, ...] | None = None
-    dropout_passes: int = PASSES
     show: Mode = "bar"
     execution: Execution = Execution()
     seeds: Sequence[int] | None = None
@@ -58,7 +56,6 @@ class Setting:
             raise ArgumentError(f"out={str(self.out)!r}: expected another folder than that of the runs")
         if self.ensembles is not None:
             object.__setattr__(self, "ensembles", whole_numbers("ensembles", self.ensembles))
-        checks.whole("dropout_passes", self.dropout_passes, 1, 10_000)
 
     def sizes(self, seeds: int) -> list[int]:
         """Return of how many independent runs ensembles are made: of two, unless told otherwise."""
@@ -195,7 +192,7 @@ def train_missing(
     ordered = sorted(recipes, key=lambda one: not one.dropout)
     where: dict[str, Any] = {"data": setting.data, "out": setting.runs, "show": setting.show}
     if evaluation is not None and setting.execution.ray is not None:
-        where["then"] = partial(_evaluate_there, dropout_passes=setting.dropout_passes, **evaluation)
+        where["then"] = partial(_evaluate_there, **evaluation)
     runs = train_recipes(ordered, setting.execution, **where)
     found = {run.recipe.key: run for run in runs}
     return [found[one.key] for one in recipes]

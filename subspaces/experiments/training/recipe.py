@@ -155,8 +155,7 @@ class Recipe:
     @property
     def answers(self) -> tuple[str, ...]:
         """The ways in which a run answers, the method's own first."""
-        found = self.definition.answers
-        return (*found, "dropout") if self.dropout > 0 and found[0] == "midpoint" else found
+        return self.definition.answers
 
     @property
     def training_cost(self) -> float:

@@ -15,7 +15,7 @@ from study_cases import CPU, LINE, METRICS, QUIET, SIMPLEX, SMALL, STANDARD, ima
 from torch import Tensor
 
 import subspaces as ss
-from subspaces.core import randomness, storage
+from subspaces.core import storage
 from subspaces.evaluation import METRICS as MEASURES
 from subspaces.evaluation.classification import Classes
 from subspaces.evaluation.predictor import Predictor
@@ -27,7 +27,7 @@ from subspaces.reports.figures import style
 
 ANSWERS = [
     *(("digits-standard", answer) for answer in ("network", "ensemble of 2 runs", "ensemble of 3 runs")),
-    *(("digits-dropout", answer) for answer in ("network", "MC-dropout, 4 passes")),
+    ("digits-dropout", "network"),
     *(("digits-line", answer) for answer in ("midpoint", "ensemble of 0.1 and 0.9")),
     *(("digits-simplex", answer) for answer in ("midpoint", "ensemble of 3 vertices", "ensemble of 6 random points")),
 ]
@@ -35,7 +35,7 @@ SCALED = ", temperature-scaled"
 
 
 RECIPES = [STANDARD, replace(STANDARD, name="digits-dropout", dropout=0.3), LINE, SIMPLEX]
-SHARED: dict[str, Any] = {"seeds": range(4), "ensembles": [2, 3], "dropout_passes": 4, **SMALL}
+SHARED: dict[str, Any] = {"seeds": range(4), "ensembles": [2, 3], **SMALL}
 
 
 @pytest.fixture(scope="module")
@@ -262,25 +262,3 @@ def test_an_ensemble_is_the_mean_of_probabilities_of_its_runs(comparison: Compar
                 x, y = images_of(runs[0].folder, split)
                 each = [network_of(runs[seed].folder)(x).softmax(1) for seed in members]
                 expect(frame.set_index("seeds").loc[[members]].iloc[0], torch.stack(each).mean(0), y)
-
-
-@torch.no_grad()
-def test_mc_dropout_is_the_mean_over_passes_with_the_same_random_numbers(comparison: Comparison) -> None:
-    runs = runs_of(comparison, "digits-dropout")
-    (entry,) = (entry for entry in comparison.entries if entry.words == "MC-dropout, 4 passes")
-    assert entry.networks == 4
-    for run, (_, scores) in zip(runs, entry.frame.iterrows(), strict=True):
-        x, y = images_of(run.folder, "test")
-        network = network_of(run.folder)
-        plain = network(x).softmax(1)
-        norm = {name: value.clone() for name, value in network.body.state_dict().items()}
-        network.dropout.train()
-        parts = []
-        for number, part in enumerate(x.split(250)):
-            torch.manual_seed(randomness.number(run.recipe.seed, "dropout", number))
-            parts.append(torch.stack([network(part).softmax(1) for _ in range(4)]))
-        passes = torch.cat(parts, 1)  # [passes, n, classes]
-        expect(scores, passes.mean(0), y)
-        assert not torch.allclose(passes[0], passes[1])
-        assert not torch.allclose(passes[0], plain)
-        assert all(torch.equal(norm[name], value) for name, value in network.body.state_dict().items())

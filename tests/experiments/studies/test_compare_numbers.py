@@ -40,7 +40,6 @@ ANSWERS = [
     (PLAIN, "ensemble of 2 runs", 2),
     (PLAIN, "ensemble of 3 runs", 3),
     (DROPOUT, "network", 1),
-    (DROPOUT, "MC-dropout, 7 passes", 7),
     (RECIPES[0], "midpoint", 1),
     (RECIPES[0], "ensemble of 0.1 and 0.9", 2),
     (RECIPES[3], "midpoint", 1),
@@ -57,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
     with pytest.MonkeyPatch.context() as patch:
         pretend(patch, Pretended())
         without_pictures(patch)
-        settings: dict[str, Any] = {"seeds": SEEDS, "ensembles": [3, 2], "dropout_passes": 7, "show": "quiet"}
+        settings: dict[str, Any] = {"seeds": SEEDS, "ensembles": [3, 2], "show": "quiet"}
         return compare(RECIPES, runs=folder / "runs", out=folder / "to", **settings), folder
 
 
@@ -72,9 +71,6 @@ def expected(made: Comparison, recipe: Recipe, answer: str, metric: str) -> Expe
         values = [scores("together", *(run.folder.name for run in group))["test"][metric] for group in groups]
         means = [float(np.mean(plain[at * size : (at + 1) * size])) for at in range(len(groups))]
         return Expected(values, means)
-    if "passes" in answer:
-        values = [scores("dropout", run.folder.name, 7)["test"][metric] for run in own]
-        return Expected(values, plain)
     values = [row_of(run, answer)[metric] for run in own]
     return Expected(values, None if recipe is PLAIN else plain)
 

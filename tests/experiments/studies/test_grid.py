@@ -40,7 +40,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     with pytest.MonkeyPatch.context() as patch:
         pretend(patch, Pretended())
         without_pictures(patch)
-        settings: dict[str, Any] = {"levels": LEVELS[::-1], "by": "nll", "seeds": SEEDS, "dropout_passes": 7}
+        settings: dict[str, Any] = {"levels": LEVELS[::-1], "by": "nll", "seeds": SEEDS}
         lists = {"dropout": RATES[::-1], "label_smoothing": (0.0, *RATES)}
         line = replace(LINE, validation=PLAIN.validation)
         study = study_noise([line, PLAIN], lists=lists, runs=folder / "r", out=folder / "to", show="quiet", **settings)
@@ -56,8 +56,6 @@ def runs_of(made: Made, level: float, **fields: Any) -> list[Run]:
 
 
 def values_of(runs: list[Run], answer: str, metric: str, split: str = "test") -> list[float]:
-    if "passes" in answer:
-        return [scores("dropout", run.folder.name, 7)[split][metric] for run in runs]
     return [row_of(run, answer, split)[metric] for run in runs]
 
 
@@ -67,7 +65,6 @@ LINES = [
     ("standard", "network", None),
     ("standard", "ensemble of 2 runs", None),
     ("dropout", "network", "dropout"),
-    ("dropout", "MC-dropout, 7 passes", "dropout"),
     ("label smoothing", "network", "label_smoothing"),
 ]
 ALL_LINES = [(level, *line) for level in LEVELS for line in LINES]

@@ -11,7 +11,7 @@ import torch
 from seed_cases import FIELDS
 
 from subspaces.experiments import data
-from subspaces.experiments.methods import METHODS, users
+from subspaces.experiments.methods import users
 from subspaces.experiments.training import RECIPES, Execution, Recipe
 from subspaces.experiments.training.recipe import COMMON, all_fields, find
 
@@ -81,14 +81,6 @@ def test_a_bad_field_is_named_with_its_value(name, value):
 
 
 # What the methods say of themselves
-
-
-def test_dropout_is_an_answer_where_the_midpoint_is_one():
-    """The average of an ensemble's members is no answer of it."""
-    for method in METHODS:
-        recipe = Recipe(method=method, validation=100)
-        more = ("dropout",) if recipe.answers[0] == "midpoint" else ()
-        assert dataclasses.replace(recipe, dropout=0.1).answers == (*recipe.answers, *more)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,6 @@ def test_nothing_that_a_folder_names_is_imported(folder: Path, trusted: list[Run
         lambda: ss.evaluate(folder, **UNSEEN),
         lambda: ss.evaluate([trusted[0], folder], **UNSEEN),
         lambda: ss.evaluate(trusted[0], through=others, **UNSEEN),
-        lambda: ss.evaluate(folder, answers=["dropout"], **UNSEEN),
         lambda: evaluate_together([others], to=folder.parent, **UNSEEN),
     ):
         with pytest.raises(RunError, match=ASKS):
@@ -218,8 +217,6 @@ def test_nothing_that_a_folder_names_is_imported(folder: Path, trusted: list[Run
 def test_with_trust_it_is(folder: Path) -> None:
     assert ss.evaluate(folder, trust=True, **UNSEEN).rows
     assert MODULE in sys.modules
-    found = ss.evaluate(folder, trust=True, answers=["dropout"], dropout_passes=1, **UNSEEN)
-    assert found["dropout"].accuracy > 0
 
 
 @pytest.mark.usefixtures("not_imported")
@@ -228,10 +225,10 @@ def test_a_network_that_the_caller_names_needs_no_trust(trusted: list[Run], tmp_
     out = shutil.copytree(trusted[0].folder.parent, tmp_path / "runs")
     runs = ss.train(RECIPE, seeds=[0, 1], out=out, device="cpu", show="quiet")
     (tmp_path / "table").mkdir()
-    setting = Setting(out, tmp_path / "table", dropout_passes=1, show="quiet", execution=Execution(device="cpu"))
+    setting = Setting(out, tmp_path / "table", show="quiet", execution=Execution(device="cpu"))
     plan = ComparisonPlan(setting, [run.recipe for run in runs], None, scaled=False)
     answers = [entry.words for entry in plan.measure(runs).entries]
-    assert len(answers) == 3  # alone, MC-dropout, and the ensemble of both
+    assert len(answers) == 2  # alone, and the ensemble of both
 
 
 @pytest.mark.parametrize("network", ["os:abort", "sys:exit", f"{MODULE}.sub:make", "subspaces.cli:main"])
