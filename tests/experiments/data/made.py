@@ -1,9 +1,8 @@
 """Small data sets in their publishers' formats, for tests."""
 
 import gzip
-import pickle
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ FEW_MNIST = {
     "t10k-labels-idx1-ubyte": (10,),
 }
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-Writer = Callable[[Path, Array, Array], None]
 
 
 def idx(array: Array) -> bytes:
@@ -48,19 +46,13 @@ def write_binary(folder: Path, pixels: Array, labels: Array) -> None:
         np.concatenate([y[:, None], x], axis=1).astype(np.uint8).tofile(folder / f"{batch}.bin")
 
 
-def write_python(folder: Path, pixels: Array, labels: Array) -> None:
-    for batch, x, y in zip(BATCHES, pixels, labels, strict=True):
-        content = {b"batch_label": b"made", b"labels": y.tolist(), b"data": x, b"filenames": [b"a.png"] * len(y)}
-        (folder / batch).write_bytes(pickle.dumps(content, 2))
-
-
-def cifar10(folder: Path, write: Writer = write_binary, records: int = 7) -> tuple[Array, Array]:
+def cifar10(folder: Path, records: int = 7) -> tuple[Array, Array]:
     """Write the six files and return pixels [6, records, 3072] and labels [6, records]."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(1)
     pixels = random.integers(0, 256, (6, records, 3072), np.uint8)
     labels = random.integers(0, 10, (6, records))
-    write(folder, pixels, labels)
+    write_binary(folder, pixels, labels)
     return pixels, labels
 
 

@@ -1,8 +1,6 @@
 """Data sets by name: CIFAR-10, MNIST and the digits as their publishers write them, label noise and held-out images."""
 
 import gzip
-import os
-import pickle
 
 import made
 import numpy as np
@@ -23,14 +21,10 @@ def _few(monkeypatch):
 
 # CIFAR-10
 
-WRITERS = {"bin": made.write_binary, "py": made.write_python}
 
-
-@pytest.mark.parametrize("version", WRITERS)
 @pytest.mark.parametrize("below", [False, True], ids=["itself", "sub-folder"])
-def test_both_versions_of_cifar10(tmp_path, version, below):
-    name = "cifar-10-batches-bin" if version == "bin" else "cifar-10-batches-py"
-    pixels, labels = made.cifar10(tmp_path / name if below else tmp_path, WRITERS[version])
+def test_cifar10(tmp_path, below):
+    pixels, labels = made.cifar10(tmp_path / "cifar-10-batches-bin" if below else tmp_path)
     data = load("cifar10", tmp_path)
     assert data.train.images.shape == (35, 3, 32, 32)
     assert np.array_equal(data.train.images.numpy().reshape(5, 7, 3072), pixels[:5])
@@ -40,15 +34,6 @@ def test_both_versions_of_cifar10(tmp_path, version, below):
     assert data.classes == PUBLISHED
     image = data.train.images[2]  # red, then green, then blue, each row by row
     assert image[1, 5, 9] == pixels[0, 2, 1024 + 5 * 32 + 9]
-
-
-def test_python_2_pickles_have_text_where_python_3_has_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(published, "RECORDS", 2)
-    content = b"\x80\x02}q\x00(U\x06labelsq\x01]q\x02(K\x03K\x04eU\x04dataq\x03"
-    array = pickle.dumps(np.zeros((2, 3072), np.uint8), 2)[2:-1].replace(b"numpy._core", b"numpy.core")
-    for name in made.BATCHES:
-        (tmp_path / name).write_bytes(content + array + b"u.")
-    assert load("cifar10", tmp_path).test.labels.tolist() == [3, 4]
 
 
 def test_a_batch_of_cifar10_that_is_missing_or_damaged(tmp_path):
@@ -66,36 +51,6 @@ def test_a_batch_of_cifar10_that_is_missing_or_damaged(tmp_path):
     made.write_binary(tmp_path, pixels, labels)
     with pytest.raises(DataError, match=r"data_batch_4\S*: image 4 has the label 11, expected 0 to 9 \(1 of 7"):
         load("cifar10", tmp_path)
-
-
-class Malicious:
-    def __reduce__(self):
-        return os.mkdir, ("owned",)
-
-
-PIXELS = np.zeros((7, 3072), np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (pickle.dumps({b"data": Malicious()}, 2), r"it asks for (posix|nt)\.mkdir"),
-        (b"cnumpy.core.multiarray\n_reconstruct.__globals__\n.", "it asks for numpy"),
-        (b"\x80\x04\x8c\x05numpy\x8c\x10ndarray.__init__\x93.", "it asks for numpy"),
-        (pickle.dumps({b"data": PIXELS.astype(np.float32), b"labels": [0] * 7}, 2), "expected uint8"),
-        (pickle.dumps({b"data": PIXELS[:, :9], b"labels": [0] * 7}, 2), r"expected uint8 \(7, 3072\)"),
-        (pickle.dumps({b"data": PIXELS, b"labels": [0] * 6}, 2), "with as many labels"),
-        (pickle.dumps({b"data": PIXELS, b"labels": [0] * 7}, 2)[:-500], "refused to read"),
-        (b"", "refused to read"),
-    ],
-)
-def test_other_pickles_are_refused_and_run_nothing(tmp_path, monkeypatch, content, what):
-    monkeypatch.chdir(tmp_path)
-    made.cifar10(tmp_path, made.write_python)
-    (tmp_path / "data_batch_1").write_bytes(content)
-    with pytest.raises(DataError, match=f"data_batch_1: .*{what}"):
-        load("cifar10", tmp_path)
-    assert not (tmp_path / "owned").exists()
 
 
 # MNIST
