@@ -97,7 +97,7 @@ def on_a_grid(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict
 def by_gradient(subject: RunSubject, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield what `family.select` chooses by gradient, once for each set and number of images."""
     for name, severity in itertools.product(options.corruptions, options.severities):
-        _, images = selection.domain_of(subject.images_of, name, severity, None, subject.execution.device)
+        images = selection.corrupted(subject.images_of, name, severity, subject.execution.device)
         for count, by in itertools.product(options.examples, options.by):
             how = {"by": by, "per": options.per, "folds": 0}
             chosen, measured = selection.select(subject, images, count, options.statistics_batches, 0, how)

@@ -24,7 +24,7 @@ from subspaces.core.selection import criterion
 from subspaces.evaluation.corruptions import CORRUPTIONS
 from subspaces.evaluation.files import processor
 from subspaces.experiments.evaluating.run_subject import run_subjects
-from subspaces.experiments.evaluating.selection import domain_of
+from subspaces.experiments.evaluating.selection import corrupted
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import evaluation_batches, statistics_batches
 
@@ -37,7 +37,7 @@ def measured(run: Run, severity: int) -> dict[str, Tensor]:
     about = (subject.recipe, subject.images_of, subject.execution)
     found = {}
     for name in CORRUPTIONS:
-        images = evaluation_batches(domain_of(subject.images_of, name, severity, None)[1], *about)
+        images = evaluation_batches(corrupted(subject.images_of, name, severity), *about)
         losses = Losses(subject.family, images, criterion("nll"), statistics_batches(*about), 20, 0)
         found[name] = torch.stack([each.losses for each in grid(losses, 21, 0.05, 0)[0]])
     return found

@@ -156,7 +156,6 @@ COMMANDS = {
         "subspaces.experiments.evaluating.selection:select_run",
         ["one", "--corruption", "fog"],
         {
-            "images": Row("--images there", "images", Path("there"), refused=True),
             **given(corruption="frost", severity=5, examples=20, by="entropy", per="layer", seed=3),
             **NETWORK,
         },

@@ -72,10 +72,8 @@ def _add_select(commands: Any) -> None:
     command.typed = {"path": "out", "batches": "statistics-batches"}
     command.option("run", type=Path, metavar="RUN", help="The folder of a finished run.")
     text = f"Corrupt the run's test images, as ImageNet-C does: {', '.join(CORRUPTIONS)}."
-    command.option("--corruption", panel=DOMAIN, metavar="NAME", help=text)
+    command.option("--corruption", panel=DOMAIN, metavar="NAME", required=True, help=text)
     command.option("--severity", panel=DOMAIN, type=int, metavar="INT", default=3, help="From 1 to 5. Default: 3.")
-    text = "Other images: an .npz file with images (uint8) and labels."
-    command.option("--images", panel=DOMAIN, type=Path, metavar="PATH", help=text)
     for name, default, text in (
         ("examples", 100, "Number of examples to select on, drawn at random; the others are measured."),
         ("statistics-batches", 100, "Training batches for the batch-norm statistics of a point."),
@@ -155,9 +153,9 @@ def select(options: argparse.Namespace) -> None:
 
     Example: subspaces select runs/cifar10-line-seed0-… --corruption fog
     """
-    names = ("corruption", "severity", "images", "examples", "by", "per", "statistics_batches", "seed")
+    names = ("corruption", "severity", "examples", "by", "per", "statistics_batches", "seed")
     chosen = {name: getattr(options, name) for name in names}
-    run_selection.check(*(chosen[name] for name in names[:6]))
+    run_selection.check(*(chosen[name] for name in names[:5]))
     execution = parser.device_of(options)
     if options.out is not None:
         check_target(options.out)

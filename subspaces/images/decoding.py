@@ -190,13 +190,6 @@ def map_array(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def read_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an .npz file; raise one of `DAMAGED` where it is none."""
-    check_regular(path)
-    with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as arrays:  # an .npy file is no zip
-        return {name: arrays[name] for name in arrays.files}
-
-
 def array_images(path: Path, form: Form) -> Iterator[tuple[str, Callable[[], Tensor]]]:
     """Yield each image of an .npy file: its place there, and a function that reads it."""
     try:

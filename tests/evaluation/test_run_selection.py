@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import retrained
 import torch
@@ -18,10 +17,9 @@ from torch.nn import functional as F
 import subspaces as ss
 from subspaces.cli import main as app
 from subspaces.core import randomness
-from subspaces.errors import DataError
 from subspaces.evaluation.corruptions import corrupt
 from subspaces.experiments import data as datasets
-from subspaces.experiments.evaluating.selection import domain_of, select_run
+from subspaces.experiments.evaluating.selection import select_run
 from subspaces.experiments.training import Execution, Run
 from subspaces.experiments.training.batches import statistics_batches
 
@@ -75,8 +73,6 @@ def test_one_network_has_nothing_to_choose_from(small: Callable[[str], Path]) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"corruption": None}, r"a new domain is either a corruption"),
-        ({"images": Path("mine")}, r"a new domain is either a corruption"),
         ({"corruption": "frogs"}, r"unknown corruption 'frogs'"),
         ({"severity": 6}, r"severity=6: expected at least 1 and at most 5"),
         ({"examples": 1}, r"examples=1: expected at least 2"),
@@ -88,44 +84,6 @@ def test_one_network_has_nothing_to_choose_from(small: Callable[[str], Path]) ->
 def test_what_does_not_fit_is_refused(run: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         select_run(run, **{**FEW, **changes})
-
-
-# Images of one's own
-
-
-@pytest.fixture(scope="module")
-def digits() -> datasets.Dataset:
-    return datasets.load("digits")
-
-
-def arrays(digits: datasets.Dataset, n: int = 50) -> dict[str, Any]:
-    return {"images": digits.test.images[:n, 0].numpy(), "labels": digits.test.labels[:n].numpy()}
-
-
-def test_arrays_of_ones_own_are_read(digits: datasets.Dataset, tmp_path: Path) -> None:
-    np.savez(tmp_path / "mine.npz", **arrays(digits))
-    words, images = domain_of(digits, None, 3, tmp_path / "mine.npz")
-    assert words == "the images of mine.npz"
-    assert torch.equal(images.images, digits.test.images[:50])
-    assert torch.equal(images.labels, digits.test.labels[:50])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda each: {"images": each["images"]}, r"labels.*expected an .npz file with"),
-        (lambda each: {**each, "images": each["images"].astype(float)}, r"images are float64 \(50, 8, 8\)"),
-        (lambda each: {**each, "images": each["images"][:, :4]}, r"images of 1 × 4 × 8 .*digits has 1 × 8 × 8"),
-        (lambda each: {**each, "labels": each["labels"][:9]}, r"labels are int64 \(9,\): expected a class number"),
-        (lambda each: {**each, "labels": each["labels"] + 5}, r"expected 0 to 9"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused(
-    digits: datasets.Dataset, tmp_path: Path, change: Callable[[Any], Any], message: str
-) -> None:
-    np.savez(tmp_path / "mine.npz", **change(arrays(digits)))
-    with pytest.raises(DataError, match=message):
-        domain_of(digits, None, 3, tmp_path / "mine.npz")
 
 
 # The command

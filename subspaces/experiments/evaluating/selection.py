@@ -1,19 +1,17 @@
-"""The point of a finished run for a new domain: chosen on a few of its images, and measured on the others."""
+"""The point of a finished run for corrupted images: chosen on a few of them, and measured on the others."""
 
 import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from subspaces.core import checks, randomness
 from subspaces.core.alpha import Alpha
 from subspaces.core.selection import CRITERIA, Selection
-from subspaces.errors import ArgumentError, DataError
+from subspaces.errors import ArgumentError
 from subspaces.evaluation.corruptions import CORRUPTIONS, corrupt
 from subspaces.evaluation.measuring import Data, Metrics, measure
 from subspaces.evaluation.metrics import METRICS
@@ -25,11 +23,9 @@ from subspaces.experiments.evaluating.run_subject import OneRun, RunSubject, run
 from subspaces.experiments.training import batches as images_of
 from subspaces.experiments.training.execution import Execution
 from subspaces.experiments.training.runs import Run
-from subspaces.images.decoding import DAMAGED, read_arrays
-from subspaces.images.splits import Files, Split, check_label_values
+from subspaces.images.splits import Files, Split
 from subspaces.text import one_of
 
-ARRAYS = "an .npz file with `images` (uint8 [n, height, width] or [n, height, width, channels]) and `labels`"
 _EXAMPLES = 2  # the part of the stream that says which images are chosen on
 
 
@@ -61,9 +57,8 @@ class RunSelection:
 def select_run(
     run: OneRun,
     *,
-    corruption: str | None = None,
+    corruption: str,
     severity: int = 3,
-    images: Path | None = None,
     examples: int = 100,
     by: str = "nll",
     per: str = "network",
@@ -75,67 +70,39 @@ def select_run(
 ) -> RunSelection:
     """Choose the point of a finished run for a new domain.
 
-    The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5, or arrays of other `images`. So
-    many `examples` of it are drawn with the `seed`. The point is chosen on these, by "nll", "accuracy" or "entropy",
-    which looks at no labels, one for the "network" or for each "layer", and measured on all others, with batch-norm
-    statistics of at most so many training batches.
+    The domain is a `corruption` of the run's test images, of a `severity` from 1 to 5. So many `examples` of it are
+    drawn with the `seed`. The point is chosen on these, by "nll", "accuracy" or "entropy", which looks at no labels,
+    one for the "network" or for each "layer", and measured on all others, with batch-norm statistics of at most so many
+    training batches.
     """
-    check(corruption, severity, images, examples, by, per)
+    check(corruption, severity, examples, by, per)
     opened = run if isinstance(run, Run) else Run.open(checks.folder("run", run))
     subject = run_subjects(data, execution or Execution(), trust)(opened)
     if kind(subject.shape) == "single":
         raise ArgumentError(f"{subject.name} is one network, there is nothing to choose from: expected a family")
-    domain, labelled = domain_of(subject.images_of, corruption, severity, images, subject.execution.device)
+    labelled = corrupted(subject.images_of, corruption, severity, subject.execution.device)
     chosen, rows = select(subject, labelled, examples, statistics_batches, seed, {"by": by, "per": per})
+    domain = f"test images with {corruption}, severity {severity}"
     return RunSelection(chosen, domain, len(labelled) - examples, rows)
 
 
-def check(corruption: str | None, severity: int, images: Path | None, examples: int, by: str, per: str) -> None:
+def check(corruption: str, severity: int, examples: int, by: str, per: str) -> None:
     """Refuse what cannot be chosen so, before anything is read."""
-    if (corruption is None) == (images is None):
-        raise ArgumentError(
-            f"a new domain is either a corruption of the test images (--corruption fog), or --images with {ARRAYS}"
-        )
-    if corruption is not None:
-        CORRUPTIONS.find(corruption)
+    CORRUPTIONS.find(corruption)
     checks.whole("severity", severity, 1, 5)
     checks.whole("examples", examples, 2, 10**6)
     one_of("by", by, CRITERIA)
     one_of("per", per, ("network", "layer"))
 
 
-def domain_of(
-    dataset: Dataset, corruption: str | None, severity: int, images: Path | None, device: str = "cpu"
-) -> tuple[str, Split]:
-    """Return what a new domain is called, and its labelled images, which have to fit a data set."""
-    if images is not None:
-        return f"the images of {images.name}", _arrays(images, dataset)
+def corrupted(dataset: Dataset, corruption: str, severity: int, device: str = "cpu") -> Split:
+    """Return the corrupted test images with their labels."""
     if isinstance(dataset.test, Files):
         raise ArgumentError(
             f"corruption={corruption!r}: the images of {dataset.name} are files, which are not corrupted here; "
-            f"expected other images (--images), {ARRAYS}"
+            "choose on loaders of your own with family.select"
         )
-    corrupted = corrupt(dataset.test.images.to(device), str(corruption), severity).cpu()
-    return f"test images with {corruption}, severity {severity}", Split(corrupted, dataset.test.labels)
-
-
-def _arrays(path: Path, dataset: Dataset) -> Split:
-    try:
-        arrays = read_arrays(path)
-        images, labels = arrays["images"], arrays["labels"]
-    except DAMAGED as error:
-        raise DataError(f"{path}: {error}: expected {ARRAYS}") from None
-    wide = images[..., None] if images.ndim == 3 else images
-    if images.dtype != np.uint8 or wide.ndim != 4 or not len(images):
-        raise DataError(f"{path}: images are {images.dtype} {images.shape}: expected {ARRAYS}")
-    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
-        raise DataError(f"{path}: labels are {labels.dtype} {labels.shape}: expected a class number for each image")
-    check_label_values(labels, len(dataset.classes), path)
-    wide = np.ascontiguousarray(wide.transpose(0, 3, 1, 2))
-    if wide.shape[1:] != dataset.image_shape:
-        found, wanted = (" × ".join(map(str, each)) for each in (wide.shape[1:], dataset.image_shape))
-        raise DataError(f"{path}: images of {found} (channels × height × width); {dataset.name} has {wanted}")
-    return Split(torch.from_numpy(wide), torch.from_numpy(labels.astype(np.int64)))
+    return Split(corrupt(dataset.test.images.to(device), corruption, severity).cpu(), dataset.test.labels)
 
 
 def select(

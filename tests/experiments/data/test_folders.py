@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import made
-import numpy as np
 import pytest
 import torch
 from commands import Result
@@ -22,7 +21,6 @@ from PIL import Image
 
 from subspaces.experiments.data import DataError, Files, check, folders, load
 from subspaces.images import decoding
-from subspaces.images.decoding import DAMAGED, read_arrays
 from subspaces.images.splits import image_files, labelled_files
 
 
@@ -301,16 +299,3 @@ def test_files_that_promise_more_than_they_hold(tmp_path: Path, name: str) -> No
                 read(tmp_path / name)
             assert len(str(error.value).replace(str(tmp_path), "")) < 200
             assert "emory" not in str(error.value)
-
-
-def test_files_that_are_no_arrays(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    np.savez(path, images=np.zeros((2, 8, 8), np.uint8))
-    assert read_arrays(path)["images"].shape == (2, 8, 8)
-    array, objects = io.BytesIO(), io.BytesIO()
-    np.save(array, np.zeros(3))
-    np.savez(objects, images=np.array([None]))
-    for content in (path.read_bytes()[:-30], b"text", array.getvalue(), objects.getvalue()):
-        path.write_bytes(content)
-        with pytest.raises(DAMAGED):
-            read_arrays(path)
