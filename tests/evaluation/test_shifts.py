@@ -206,7 +206,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"dark": iter(DARK)}, "walked over again"),
     ({"dark": {-1: DARK}}, "severity=-1: expected at least 0"),
     ({"dark": []}, "the dark loader has no examples"),
-    (True, "a batch is 'tuple' without images"),
+    ("all", "a batch is 'tuple' without images"),
 ]
 
 
