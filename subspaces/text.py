@@ -79,7 +79,7 @@ class Catalogue(Mapping[str, T], Generic[T]):
     def add(self, thing: T) -> T:
         """Add a thing and return it; another one of that name is refused."""
         if self._things.setdefault(thing.name, thing) is not thing:
-            raise ArgumentError(f"there is a {self.kind} called {thing.name!r} already: expected another name")
+            raise ArgumentError(f"another {self.kind} is called {thing.name!r} already: expected another name")
         return thing
 
     def remove(self, name: str) -> None:

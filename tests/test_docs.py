@@ -2,17 +2,16 @@
 
 import json
 import re
+import runpy
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partialmethod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import subspaces as ss
 from subspaces import evaluation, networks
@@ -208,7 +207,7 @@ def test_the_figures_of_the_guide_and_of_choosing_were_measured() -> None:
         assert re.search(rf"^\| {re.escape(name)}.*\| {re.escape(numbers)} \|$", page, re.MULTILINE), name
 
 
-# What CONTRIBUTING adds
+# What a package can add
 
 CATALOGUES: list[Any] = [methods.METHODS, training.RECIPES, evaluation.METRICS, evaluation.ANSWERS, evaluation.TASKS]
 CATALOGUES.append(FIGURES)
@@ -217,19 +216,15 @@ QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet"}
 
 @pytest.fixture
 def added() -> Iterator[dict[str, Any]]:
-    """All names that the examples of CONTRIBUTING define, and what they add, as long as a test lasts."""
-    names: dict[str, Any] = {"dataclass": dataclass, "torch": torch, "Tensor": Tensor, "F": F}
-    names |= {"Any": Any, "ClassVar": ClassVar, "Sequence": Sequence, "__name__": __name__}
+    """All names that the example of CONTRIBUTING defines, and what it adds, as long as a test lasts."""
     before = [set(catalogue) for catalogue in CATALOGUES]
-    for code in blocks("CONTRIBUTING.md"):
-        exec(code, names)
-    yield names
+    yield runpy.run_path(str(ROOT / "tests" / "extending.py"))
     for catalogue, known in zip(CATALOGUES, before, strict=True):
         for name in set(catalogue) - known:
             catalogue.remove(name)
 
 
-def test_the_shape_in_contributing_is_a_shape(added: dict[str, Any], tmp_path: Path) -> None:
+def test_the_added_shape_is_a_shape(added: dict[str, Any], tmp_path: Path) -> None:
     polygon = added["Polygon"](5)
     c = polygon.coefficients(torch.linspace(0, 1, 101))
     torch.testing.assert_close(c.sum(-1), torch.ones(101))
@@ -243,7 +238,7 @@ def test_the_shape_in_contributing_is_a_shape(added: dict[str, Any], tmp_path: P
     assert torch.equal(loaded(x, alpha=0.7), family(x, alpha=0.7))
 
 
-def test_what_contributing_adds_is_trained_and_measured_by_name(added: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_added_is_trained_and_measured_by_name(added: dict[str, Any], tmp_path: Path) -> None:
     (run,) = ss.train("digits-line", method="ring", epochs=1, out=tmp_path, **QUIET)
     assert run.recipe.result_shape() == added["Polygon"](4)
     settings: dict[str, Any] = {"grid": [0, 0.5], "device": "cpu", "progress": False}
@@ -255,7 +250,7 @@ def test_what_contributing_adds_is_trained_and_measured_by_name(added: dict[str,
     assert not torch.equal(*moved)
 
 
-def test_the_task_in_contributing_is_a_task(added: dict[str, Any]) -> None:
+def test_the_added_task_is_a_task(added: dict[str, Any]) -> None:
     family = ss.Subspace(lambda: nn.Linear(2, 1), ss.Line())
     x, counts = torch.randn(6, 2), torch.arange(6.0)
     with torch.no_grad():
@@ -264,7 +259,7 @@ def test_the_task_in_contributing_is_a_task(added: dict[str, Any]) -> None:
     assert evaluation["pair"].apart == pytest.approx(float(((rates[0] + rates[1]) / 2 - counts).abs().mean()))
 
 
-def test_the_figure_in_contributing_is_made_by_name(added: dict[str, Any], tmp_path: Path) -> None:
+def test_the_added_figure_is_made_by_name(added: dict[str, Any], tmp_path: Path) -> None:
     made = ss.reproduce("moving-average", seeds=[0, 1], runs=tmp_path / "runs", out=tmp_path / "out", **QUIET)
     ((claim,),) = (one.judged for one in made.figures)
     ece: dict[str, list[float]] = {"standard": [], "ema": []}

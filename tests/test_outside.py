@@ -81,7 +81,7 @@ def test_a_method_that_cannot_be_is_refused():
         with pytest.raises(TypeError, match=message):
             Recipe(method=kind.name, strength=1.0)
         METHODS.remove(kind.name)
-    with pytest.raises(ValueError, match="there is a method called 'line' already"):
+    with pytest.raises(ValueError, match="another method is called 'line' already"):
         METHODS.add(type("Line", (Method,), {"name": "line"}))
 
 

@@ -221,7 +221,7 @@ def test_a_metric_may_be_a_function_of_all_examples() -> None:
 def test_what_is_no_metric_or_has_a_name_that_is_taken_is_refused() -> None:
     for wrong, said in (
         (["f1"], r"metrics=\['f1'\]: expected instances of subspaces.Metric"),
-        ([METRICS["accuracy"]], "there is a metric called 'accuracy' already"),
+        ([METRICS["accuracy"]], "another metric is called 'accuracy' already"),
     ):
         with pytest.raises(ValueError, match=said):
             ss.evaluate(nn.Identity(), test=EXAMPLES, metrics=wrong, **QUIET)
@@ -235,7 +235,7 @@ def test_a_metric_that_is_added_is_in_every_row_and_gone_when_it_is_removed() ->
     METRICS.add(made)
     try:
         found = ss.evaluate(nn.Identity(), test=EXAMPLES, **QUIET)
-        with pytest.raises(ValueError, match="there is a metric called 'top3' already"):
+        with pytest.raises(ValueError, match="another metric is called 'top3' already"):
             METRICS.add(Metric("top3", "another", "another"))
     finally:
         METRICS.remove("top3")
