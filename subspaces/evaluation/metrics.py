@@ -119,7 +119,7 @@ def measured_by(usual: Iterable[Metric], more: Iterable[Metric] | None) -> list[
         if not isinstance(each, Metric):
             raise ArgumentError(f"metrics=[{checks.shown(each)}]: expected instances of subspaces.Metric")
         if any(each.name == one.name for one in found):
-            raise ArgumentError(f"metrics=: there is a metric called {each.name!r} already; expected another name")
+            raise ArgumentError(f"metrics=: another metric is called {each.name!r} already: expected another name")
         found.append(each)
     if not found:
         raise ArgumentError("the task has no metrics; give it some, or pass metrics=")
