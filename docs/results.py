@@ -65,9 +65,8 @@ def compared(name: str, without: Sequence[str] = ()) -> str:
 
 def laptop() -> str:
     """Return methods at the scale laptop, with clean labels and with noisy ones."""
-    lines = [
-        line for name in NOISE_FIGURES for line in read(f"reproduce/laptop/{name}").get("measured", EMPTY)["lines"]
-    ]
+    studies = [read(f"reproduce/laptop/{name}") for name in ("large-noise", "label-noise")]
+    lines = [line for study in studies if study for line in study["measured"]["lines"]]
     found = {(line["method"], line["answer"], line["label_noise"]): line["metrics"] for line in lines}
     rows = []
     for (method, answer), (label, cost) in LAPTOP_ROWS.items():
