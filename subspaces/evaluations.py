@@ -37,7 +37,7 @@ class Evaluation(evaluation.Evaluation):
         >>> evaluation.frame[["data", "role", "alpha", "accuracy"]]
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
         >>> evaluation.splits, evaluation.metric("nll").label
-        (['validation', 'test'], 'NLL')
+        (['test', 'validation'], 'NLL')
         >>> evaluation.answer("midpoint", "validation").metrics["ece"], evaluation.answer("random")
         (..., None)
         >>> path = evaluation.save("evaluation.json")
@@ -52,7 +52,6 @@ class Evaluation(evaluation.Evaluation):
 
         Example:
             >>> print(evaluation.table(on="validation"))
-            ...
         """
         from subspaces.reports import tables
 
@@ -185,7 +184,8 @@ def evaluate(
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
-        >>> three = ss.evaluate([net, other, third], test=loader, statistics=train_loader, plane=True, cells=5)
+        >>> corners = ss.Subspace.from_modules([net, other, third], ss.Simplex(3))
+        >>> plane = ss.evaluate(corners, test=loader, statistics=train_loader, plane=True, cells=5)
     """
     wanted = Settings.of(settings)
     checks.flag("trust", trust)

@@ -80,7 +80,7 @@ def of_vectors() -> dict[str, Any]:
     loader = [(torch.randn(16, 5), torch.randint(3, (16,))) for _ in range(4)]
     loaders = dict.fromkeys(("loader", "train_loader", "test_loader", "held_out", "labelled"), loader)
     family = ss.Subspace(Net, ss.Line(), seed=0)
-    networks = {name: family.at(alpha) for name, alpha in (("net", 0.5), ("other", 0.2), ("third", 1.0))}
+    networks = {"net": family.at(0.5), "other": family.at(0.2), "third": Net()}
     x, y = loader[0]
     anchors = dict.fromkeys(("anchor", "positive", "negative"), x)
     return {"make_net": Net, "family": family, "x": x, "y": y, "device": "cpu", **loaders, **networks, **anchors}
@@ -121,13 +121,14 @@ def prepare(example: str, names: dict[str, Any], patch: pytest.MonkeyPatch) -> N
     kind, package = example.rpartition(".")[2], names["ss"]
     if example == "subspaces.experiments.training.api.train":
         package.train = lambda recipe, **changes: ss.train(recipe, **{**changes, **QUIET, "epochs": 1})
+    elif kind == "check":
+        ss.train("digits-standard", epochs=1, **QUIET)
     elif ".experiments." in example:
         for module in ("studies.setting", "studies.compare", "opening"):
             Pretended().patch(patch, f"subspaces.experiments.{module}")
         patch.setattr("subspaces.experiments.studies.tables.write_figure", lambda *_: [])
         patch.setattr(style, "save", lambda figure, path: path.touch())
         patch.setattr(importlib.import_module("subspaces.experiments.studies.compare"), "write_report", lambda e, p: p)
-        Path("runs").mkdir()
         package.compare, package.reproduce = (partial(each, **QUIET) for each in (ss.compare, ss.reproduce))
         quiet = {name: partial(getattr(ss.studies, name), **QUIET) for name in ss.studies.__all__}
         package.studies = types.SimpleNamespace(**quiet)
@@ -142,8 +143,10 @@ def prepare(example: str, names: dict[str, Any], patch: pytest.MonkeyPatch) -> N
         for name, value in {**place, "RANK": "0", "WORLD_SIZE": "1"}.items():
             patch.setenv(name, value)
         names["dist"] = torch.distributed
-    elif kind in ("load", "report", "plot"):
+    elif kind == "load":
         ss.save(names["family"], "family.safetensors")
+    elif kind == "FileError":
+        Path("another.safetensors").write_bytes(b"not a family")
     if "evaluations." in example:
         loaders = {name: names["loader"] for name in ("test", "validation", "statistics")}
         names["evaluation"] = ss.evaluate(names["family"], **loaders, progress=False)

@@ -54,8 +54,8 @@ class Subspace(KeepingStatistics):
         >>> loss = F.cross_entropy(family(x), y) + family.penalty(beta=1.0)
         >>> net, other = family.midpoint(), family.at([0.2, 0.3, 0.5])
         >>> pair = family.ensemble([[1, 0, 0], [0, 0.5, 0.5]])
-        >>> line = ss.Subspace.from_modules([net, other], ss.Line()).eval()
-        >>> line(x, alpha=0.3).shape
+        >>> line = ss.Subspace.from_modules([net, other], ss.Line())
+        >>> ss.recalibrate(line, loader, alpha=0.3).eval()(x, alpha=0.3).shape
         torch.Size([16, 3])
         >>> weights = line.theta(line.coefficients(line.sample()))
         >>> weights.keys() == line.vertex(0).keys() == dict(net.named_parameters()).keys()

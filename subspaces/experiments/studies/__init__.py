@@ -2,7 +2,7 @@
 
 Example:
     >>> study = ss.studies.study_grid(["digits-standard", "digits-line"], "epochs", [20, 60], seeds=[0, 1])
-    >>> study.frame.groupby(["method", "epochs"])["accuracy"].mean()
+    >>> print(study.markdown())
 """
 
 from subspaces.experiments.studies.compare import compare
