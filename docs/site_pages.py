@@ -1,4 +1,4 @@
-"""Build the site's pages that are not files under docs/: RESULTS.md and what it links to, and the command line's options.
+"""Build the pages that are not files under docs/: RESULTS.md and what it links to, and the command line's options.
 
 MkDocs calls the functions `on_*` (see `hooks` in mkdocs.yml). A Markdown link that leaves docs/ works on a Git host as
 it is; here the file that it names becomes a page or a file of the site, and the link leads to it.
@@ -49,11 +49,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links lead to pages of the site, and fill in the options of the command line."""
-    root, _ = _folders(config)
+    root, docs = _folders(config)
     here = page.file.src_uri
+    source = _sources.get(here, docs / here)  # of a page that another hook has made
 
     def led(match: re.Match[str]) -> str:
-        target = _target(_sources[here], match[2], root)
+        target = _target(source, match[2], root)
         if target is None:
             return match[0]
         _, mark, anchor = match[2].partition("#")

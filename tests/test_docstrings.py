@@ -90,8 +90,8 @@ def of_images() -> dict[str, Any]:
     """Return what examples with images use."""
     images = torch.rand(16, 1, 8, 8)
     found = {"image_loader": [(images, torch.randint(3, (16,)))], "noise_loader": [(torch.rand(16, 1, 8, 8), None)]}
-    make_net = partial(nn.Sequential, nn.Flatten(), nn.Linear(64, 3))
-    return {"family": ss.Subspace(lambda: make_net(), ss.Line()), "images": images, **found}
+    family = ss.Subspace(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), ss.Line())
+    return {"family": family, "images": images, **found}
 
 
 IMAGES = ("export", "predict", "Corruptions", "row")
@@ -148,7 +148,7 @@ def prepare(example: str, names: dict[str, Any], patch: pytest.MonkeyPatch) -> N
     elif kind == "FileError":
         Path("another.safetensors").write_bytes(b"not a family")
     if "evaluations." in example:
-        loaders = {name: names["loader"] for name in ("test", "validation", "statistics")}
+        loaders = dict.fromkeys(("test", "validation", "statistics"), names["loader"])
         names["evaluation"] = ss.evaluate(names["family"], **loaders, progress=False)
         names["evaluation"].save("evaluation.json")
 
@@ -187,24 +187,23 @@ def test_a_public_name_has_an_example_and_a_place_in_the_reference(name: str) ->
     assert f"\n::: subspaces.{name}\n" in pages
 
 
-def methods() -> Iterator[tuple[type, str]]:
-    """Yield the public methods, but for those of every `nn.Module`, which do here what they do there."""
+def methods() -> list[Any]:
+    """Return the public methods, but for those of every `nn.Module`, which do here what they do there."""
+    found = []
     for kind in CLASSES:
         for name in dir(kind):
             owner = next(each for each in kind.__mro__ if name in vars(each))
-            usual = name != "forward" and hasattr(nn.Module, name)
-            if owner.__module__.startswith("subspaces") and not name.startswith("_") and not usual:
-                if name not in PLUMBING and inspect.isfunction(inspect.unwrap(getattr(kind, name))):
-                    yield kind, name
-                elif inspect.ismethod(getattr(kind, name)):
-                    yield kind, name
+            usual = name.startswith("_") or name in PLUMBING or (name != "forward" and hasattr(nn.Module, name))
+            if owner.__module__.startswith("subspaces") and not usual and callable(getattr(kind, name)):
+                found.append(pytest.param(kind, name, id=f"{kind.__name__}.{name}"))
+    return found
 
 
-@pytest.mark.parametrize(("kind", "name"), [pytest.param(*each, id=f"{each[0].__name__}.{each[1]}") for each in methods()])
+@pytest.mark.parametrize(("kind", "name"), methods())
 def test_a_method_has_an_example_of_its_own_or_in_its_class(kind: type, name: str) -> None:
     if not (own := code_of(getattr(kind, name))):
         of_classes = "".join(code_of(each) for each in kind.__mro__ if each.__module__.startswith("subspaces"))
-        call = r"(family|line|pair)\(" if name == "forward" else rf"\.{name}\("
+        call = r"(family|line|pair|\.eval\(\))\(" if name == "forward" else rf"\.{name}\("
         assert re.search(call, of_classes), f"{kind.__name__}.{name}: expected an Example: with a call of it"
     else:
         assert inspect.cleandoc(own) in EXAMPLES.values()
