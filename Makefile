@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types unit campaign gpu bench tables clean
+.PHONY: help demo test lint types unit campaign gpu bench tables docs docs-serve clean
 
 help:  ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -41,5 +41,11 @@ bench: .venv/.installed  ## the time of a training step over a plain one's
 tables: .venv/.installed  ## the tables of README.md and RESULTS.md, from the files under results/
 	$(BIN)/python docs/results.py
 
+docs: .venv/.installed  ## the site, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: .venv/.installed  ## show the site on http://127.0.0.1:8000 while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 clean:  ## remove the environment and all caches
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

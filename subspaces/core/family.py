@@ -50,9 +50,18 @@ class Subspace(KeepingStatistics):
     Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
 
     Example:
-        >>> family = Subspace(make_net, Simplex(3))
+        >>> family = ss.Subspace(make_net, ss.Simplex(3))
         >>> loss = F.cross_entropy(family(x), y) + family.penalty(beta=1.0)
-        >>> net = family.midpoint()
+        >>> net, other = family.midpoint(), family.at([0.2, 0.3, 0.5])
+        >>> pair = family.ensemble([[1, 0, 0], [0, 0.5, 0.5]])
+        >>> line = ss.Subspace.from_modules([net, other], ss.Line())
+        >>> ss.recalibrate(line, loader, alpha=0.3).eval()(x, alpha=0.3).shape
+        torch.Size([16, 3])
+        >>> weights = line.theta(line.coefficients(line.sample()))
+        >>> weights["head.weight"].shape == line.vertex(0)["head.weight"].shape
+        True
+        >>> family.distances().l2.shape
+        torch.Size([3, 3])
     """
 
     rng: Tensor

@@ -46,7 +46,12 @@ class DamageError(ArgumentError):
 
 
 class FileError(ArgumentError):
-    """A file that is damaged, or not the one that was expected."""
+    """A file that is damaged, or not the one that was expected.
+
+    Example:
+        >>> with contextlib.suppress(ss.FileError):
+        ...     family = ss.load("another.safetensors", make_net)
+    """
 
 
 def damaged(path: Path, why: object, remedy: str) -> FileError:
@@ -62,6 +67,9 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
 
     The same family makes the same file, byte for byte. All ranks of a distributed family call it, and one writes. With
     `shared=False` its frozen parameters are left out, and `load` takes them from the network that it is given.
+
+    Example:
+        >>> checksum = ss.save(family, "family.safetensors")
     """
     family = distributed.unwrapped(module)
     if not isinstance(family, Subspace):
@@ -101,6 +109,9 @@ def load(
         shape: needed only for a shape of your own.
         groups: the function that made its optimiser groups, if the family had one.
         verify: compare the tensors with the file's checksum; False is quicker, for a file that you trust.
+
+    Example:
+        >>> family = ss.load("family.safetensors", make_net)
     """
     about, tensors = _read(path, verify)
     if about["groups"] and groups is None:
