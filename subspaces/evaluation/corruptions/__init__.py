@@ -2,8 +2,8 @@
 
 `parameters.toml` has the published parameters for images of 32, 64 and 224 pixels; other images get those of the
 nearest size. Random numbers depend on the seed, the corruption, its severity and the image's number, not on the batch;
-devices differ by a grey level here and there. At 32 pixels, as published, elastic transform 5 moves less than 1, saturate 3 is
-milder than 2, spatter 4 changes less than 3, and frost 5 changes mid-grey pictures less than 3.
+devices differ by a grey level here and there. At 32 pixels, as published, elastic transform 5 moves less than 1,
+saturate 3 is milder than 2, spatter 4 changes less than 3, and frost 5 changes mid-grey pictures less than 3.
 
 What differs from the published images, so that numbers are not comparable to the last digit: frost is drawn (needles of
 ice with the mean colour and about the contrast of the photographs that were pasted), with the published weights; motion
