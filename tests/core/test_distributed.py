@@ -254,7 +254,7 @@ def continues(folder: Path) -> list[dict[str, Any]]:
 
 def reads_the_page(rank: int, world: int, folder: str, port: int) -> dict[str, Any]:
     """Run the lines of the documents as `torchrun` would."""
-    text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "many-gpus.md").read_text()
     (code,) = re.findall(r"```python torchrun\n(.*?)```", text, re.DOTALL)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     os.chdir(folder)

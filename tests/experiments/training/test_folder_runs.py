@@ -28,7 +28,7 @@ from subspaces.experiments.training import Execution, Recipe, Run, RunError
 from subspaces.experiments.training.api import configure
 
 COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
-DOCUMENT = Path(__file__).parents[3] / "docs" / "own-images.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "own-images.md"
 SMALL: dict[str, Any] = {"image_size": 16, "network": f"{__name__}:tiny", "epochs": 4, "batch": 16}
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet"}
 
