@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types unit campaign gpu bench tables clean
+.PHONY: help demo test lint types unit campaign gpu bench tables notebooks clean
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -40,6 +40,9 @@ bench: .venv/.installed  ## the time of a training step over a plain one's
 
 tables: .venv/.installed  ## the tables of README.md and RESULTS.md, from the files under results/
 	$(BIN)/python docs/results.py
+
+notebooks: .venv/.installed  ## run the notebooks under docs/notebooks/ and keep their outputs: NAMES="line lora"
+	$(BIN)/python docs/build_notebooks.py $(NAMES)
 
 clean:  ## remove the environment and all caches
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
