@@ -59,9 +59,8 @@ def test_every_source_is_a_notebook_and_in_the_gallery() -> None:
         assert (
             f"## [{notebook(name)['cells'][0]['source'][0].removeprefix('# ').strip()}](notebooks/{name}.ipynb)" in page
         )
-        assert re.search(rf"\[!\[[^\]]{{20,}}\]\(notebooks/images/{name}\.png\)\]\(notebooks/{name}\.ipynb\)", page), (
-            name
-        )
+        picture = rf"\[!\[[^\]]{{20,}}\]\(notebooks/images/{name}\.png\)\]\(notebooks/{name}\.ipynb\)"
+        assert re.search(picture, page), name
 
 
 @pytest.mark.parametrize("name", NAMES)
