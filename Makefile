@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint types unit campaign gpu bench tables docs docs-serve clean
+.PHONY: help demo test lint types unit campaign gpu bench tables notebooks docs docs-serve clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -46,6 +46,9 @@ docs: .venv/.installed  ## the site, into site/
 
 docs-serve: .venv/.installed  ## show the site on http://127.0.0.1:8000 while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+notebooks: .venv/.installed  ## run the notebooks under docs/notebooks/ and keep their outputs: NAMES="line lora"
+	$(BIN)/python docs/build_notebooks.py $(NAMES)
 
 clean:  ## remove the environment and all caches
 	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
