@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from hub_server import serving
 from torch import Tensor, nn
 
 import subspaces as ss
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
     *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "docs/cluster.md"),
-    *("docs/scale.md", "docs/parameters.md", "results/README.md"),
+    *("docs/scale.md", "docs/parameters.md", "docs/hub.md", "results/README.md"),
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "results").glob("*/README.md")),
 )
 COMMAND = build()
@@ -129,6 +130,19 @@ def test_the_page_on_production(names: dict[str, Any], tmp_path: Path) -> None:
     with torch.no_grad():
         torch.testing.assert_close(names["probabilities"], names["net"](names["inputs"]).softmax(-1))
     assert "3: cat, dog, owl" in (tmp_path / "net.pt2.md").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of huggingface_hub, by itself
+def test_the_page_on_the_hub(names: dict[str, Any], tmp_path: Path) -> None:
+    folder, repository = blocks("docs/hub.md")
+    exec(folder, names)
+    assert "| accuracy | 0.93 |" in (tmp_path / "family" / "README.md").read_text()
+    pushed = names["family"]
+    with serving(tmp_path) as server:
+        exec(repository, names)
+    assert server.private == {"user/family": True}
+    assert names["family"] is not pushed
+    assert torch.equal(names["family"].omega["weights"], pushed.omega["weights"])
 
 
 def test_the_readme_evaluates(names: dict[str, Any], tmp_path: Path) -> None:

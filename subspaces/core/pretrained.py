@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -271,10 +272,10 @@ class _Hub:
 
     def __init__(self, needed_by: str, what: str, token: str | bool | None) -> None:
         try:
-            hub = importlib.import_module("huggingface_hub")
+            hub, errors = (importlib.import_module(f"huggingface_hub{name}") for name in ("", ".errors"))
         except ImportError:
             raise MissingPackageError(f"{needed_by} needs huggingface_hub: pip install 'subspaces[hub]'") from None
-        self.what, self.errors = what, hub.errors
+        self.what, self.errors = what, errors
         self.api = hub.HfApi(token=token, library_name=LIBRARY, library_version=__version__)
 
     def prepare(self, repo_id: str, create: bool, private: bool | None) -> None:
@@ -303,11 +304,11 @@ class _Hub:
         known = self.errors
         try:
             yield
-        except (OSError, ValueError, *known.HfHubHTTPError.__bases__) as error:  # the last: of the HTTP library
+        except (OSError, ValueError, RuntimeError, *known.HfHubHTTPError.__bases__) as error:  # of the HTTP library
             remedy = "check the id, the connection, and the variable HF_ENDPOINT if it is set"
             if isinstance(error, known.RepositoryNotFoundError):
                 remedy = "check the id, and the token if it is private; push_to_hub creates one with create=True"
             elif isinstance(error, known.RevisionNotFoundError):
                 remedy = "check revision=, a branch, tag or commit of the repository"
-            said = printable(" ".join(str(error).split()))[:300]
+            said = textwrap.shorten(printable(" ".join(str(error).split())), 200, placeholder=" …")
             raise HubError(f"{self.what} the hub ({type(error).__name__}: {said}): {remedy}") from None
