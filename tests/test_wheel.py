@@ -112,6 +112,7 @@ def share(environment: Path) -> None:
                 link.symlink_to(Path(str(each.locate_file(top))))
 
 
+@pytest.mark.timeout(900)  # ten seconds of work, in processes that wait where others train
 def test_the_wheel_is_enough_without_extras(built: Path, tmp_path: Path) -> None:
     """The README's ten lines, the demo with less, and the help of every command."""
     environment = tmp_path / "environment"
