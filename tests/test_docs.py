@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from hub_server import serving
 from torch import Tensor, nn
 
 import subspaces as ss
@@ -208,7 +209,20 @@ def test_a_page_says_what_it_is_for_and_then_shows_code(name: str) -> None:
 
 
 def test_the_pages_are_short() -> None:
-    assert sum(len(text_of(name).split()) for name in WRITTEN) <= 9000
+    assert sum(len(text_of(name).split()) for name in WRITTEN) <= 9600
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of huggingface_hub, by itself
+def test_the_page_on_the_hub(names: dict[str, Any], tmp_path: Path) -> None:
+    folder, repository = blocks("docs/how-to/hub.md")
+    exec(folder, names)
+    assert "| accuracy | 0.93 |" in (tmp_path / "family" / "README.md").read_text()
+    pushed = names["family"]
+    with serving(tmp_path) as server:
+        exec(repository, names)
+    assert server.private == {"user/family": True}
+    assert names["family"] is not pushed
+    assert torch.equal(names["family"].omega["weights"], pushed.omega["weights"])
 
 
 def test_the_readme_evaluates(names: dict[str, Any], tmp_path: Path) -> None:
