@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import v4
+from traitlets.config import Config
 
 FOLDER = Path(__file__).parent / "notebooks"
 NAMES = ("line", "calibration", "landscape", "lora", "export")
@@ -62,12 +62,12 @@ def run(notebook: Any, kept: str | None = None) -> bytes | None:
     """Run all cells of a notebook in an empty folder, in place; return the file there that is named `kept`."""
     commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     paths = os.pathsep.join([str(FOLDER.parents[1]), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    environment = {**os.environ, "PATH": commands, "PYTHONPATH": paths, "COLUMNS": "100", "TQDM_DISABLE": "1"}
+    environment = {**os.environ, "PATH": commands, "PYTHONPATH": paths, "COLUMNS": "100", "TERM": "dumb"}
     with tempfile.TemporaryDirectory() as sockets, tempfile.TemporaryDirectory() as folder:
         # files as sockets: no other process can take a port in between, or listen to it
-        kernel = AsyncKernelManager(kernel_name=KERNEL["name"], transport="ipc", ip=f"{sockets}/kernel")
+        kernel = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
         options = {"timeout": LONGEST, "record_timing": False, "resources": {"metadata": {"path": folder}}}
-        NotebookClient(notebook, km=kernel, **options).execute(env=environment)
+        NotebookClient(notebook, config=kernel, kernel_name=KERNEL["name"], **options).execute(env=environment)
         file = None if kept is None else (Path(folder) / kept).read_bytes()
     notebook.metadata.pop("language_info", None)
     for cell in notebook.cells:
