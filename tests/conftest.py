@@ -45,7 +45,7 @@ LONG = (
     *("test_compile", "test_cluster", "export", "test_ensembles", "test_outside", "test_resume", "test_subspace"),
     *("test_any_network", "test_storage", "test_grid", "test_methods", "test_scheduling", "test_cli_options"),
     *("test_run_files", "test_imports", "test_cli", "test_cli_compare", "test_runs", "test_instability"),
-    *("test_demo", "test_cli_evaluate", "test_checkpointing", "test_engine"),
+    *("test_demo", "test_cli_evaluate", "test_checkpointing", "test_engine", "test_wheel"),
 )
 """What takes longest, which is begun with, so that no process is left alone with it at the end."""
 FOLDERS = ("evaluation", "integrations", "export", "reports")
