@@ -9,6 +9,7 @@
 # %%
 import copy
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from IPython.display import Markdown
@@ -102,6 +103,16 @@ columns = ["noise", "seed", "network", "accuracy %", "NLL", "ECE %", "ECE % afte
 table = pd.DataFrame(found, columns=columns)
 means = table.drop(columns="seed").groupby(["noise", "network"], sort=False).agg(["mean", "std"])
 print(means.round(2).to_string())
+
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(6, 2.2), layout="constrained")
+for axes, (noise, rows) in zip(panels, table.groupby("noise"), strict=True):
+    for number, (_, each) in enumerate(rows.groupby("network", sort=False)):
+        axes.plot(each["accuracy %"], [-number] * len(each), "o", alpha=0.6)
+    axes.set_yticks([0, -1, -2], rows["network"].unique())
+    axes.set(title=f"{100 * noise:.0f} % random labels", xlabel="test accuracy (%)", ylim=(-2.5, 0.5))
+panels[1].tick_params(labelleft=False)
+plt.show()
 
 # %% [markdown]
 # ## How sure, and how often right
