@@ -63,6 +63,7 @@ def run(notebook: Any, kept: str | None = None) -> bytes | None:
     commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     paths = os.pathsep.join([str(FOLDER.parents[1]), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "PATH": commands, "PYTHONPATH": paths, "COLUMNS": "100", "TERM": "dumb"}
+    environment["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm's, where there are no widgets
     with tempfile.TemporaryDirectory() as sockets, tempfile.TemporaryDirectory() as folder:
         # files as sockets: no other process can take a port in between, or listen to it
         kernel = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
