@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := install --quiet --disable-pip-version-check
 
-.PHONY: help demo test lint types unit campaign gpu bench tables dist wheel-test test-lowest clean
+.PHONY: help demo test lint types unit campaign gpu bench tables notebooks docs docs-serve dist wheel-test test-lowest clean
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -47,6 +47,15 @@ bench: .venv/.installed  ## the time of a training step over a plain one's
 tables: .venv/.installed  ## the tables of README.md and RESULTS.md, from the files under results/
 	$(BIN)/python docs/results.py
 
+docs: .venv/.installed  ## the site, into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: .venv/.installed  ## show the site on http://127.0.0.1:8000 while you write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+notebooks: .venv/.installed  ## run the notebooks under docs/notebooks/ and keep their outputs: NAMES="line lora"
+	$(BIN)/python docs/build_notebooks.py $(NAMES)
+
 .venv-dist/.installed: constraints.txt
 	$(PYTHON) -m venv .venv-dist
 	.venv-dist/bin/pip $(INSTALL) --constraint constraints.txt build setuptools
@@ -75,5 +84,5 @@ LOWEST := tests/core tests/networks tests/evaluation tests/reports tests/export 
 test-lowest: .venv-lowest/.installed  ## pytest with the lowest versions that pyproject.toml allows: TESTS="tests/core …"
 	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -m 'not gpu' $(or $(TESTS),$(LOWEST))
 
-clean:  ## remove the environments, distributions and all caches
-	rm -rf .venv .venv-* build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean:  ## remove the environments, distributions, the site and all caches
+	rm -rf .venv .venv-* build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

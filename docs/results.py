@@ -32,6 +32,16 @@ ROWS = {  # of the README: a method and an answer of a comparison, and what they
     ("simplex (m = 3)", "ensemble of 6 random points"): "simplex of 3: six random points",
     ("standard", "ensemble of 2 runs"): "two networks",
 }
+LAPTOP_ROWS = {  # a method and an answer of the studies of label noise; what they are called, and networks at test
+    ("standard", "network"): ("standard training", "1"),
+    ("early-stopping", "network"): ("early stopping on 2,000 clean images", "1"),
+    ("swa-constant (m = 3)", "average of 3"): ("weight averaging (SWA), constant rate", "1"),
+    ("swa-cyclic (m = 3)", "average of 3"): ("weight averaging (SWA), cyclic rate", "1"),
+    ("line", "midpoint"): ("**line: midpoint**", "1"),
+    ("simplex (m = 3)", "midpoint"): ("**simplex of 3: midpoint**", "1"),
+    ("simplex (m = 3), layerwise", "midpoint"): ("**simplex of 3, layerwise: midpoint**", "1"),
+    ("line", "ensemble of 0.1 and 0.9"): ("**line: its points 0.1 and 0.9**", "2"),
+}
 CLEAN_ALONE = ("swa-constant (m = 3)", "line, layerwise", "simplex (m = 3)")  # not among the rows of noisy labels
 
 
@@ -47,10 +57,30 @@ def compared(name: str, without: Sequence[str] = ()) -> str:
     for key, label in ROWS.items():
         if key[0] not in without:
             found = [(entries[key]["metrics"][metric], how) for metric, how in METRICS.items()]
-            cells = [shown(Spread(each["values"], each["mean"], each["std"]), *how) for each, how in found]
+            cells = [spread_of(each, how) for each, how in found]
             cost = f"{entries[key]['training_relative']:g} / {entries[key]['networks_at_test']}"
             rows.append([label, *cells, cost])
     return table(["", "accuracy %", "ECE %", "NLL", "networks trained / at test"], rows)
+
+
+def laptop() -> str:
+    """Return methods at the scale laptop, with clean labels and with noisy ones."""
+    studies = [read(f"reproduce/laptop/{name}") for name in ("large-noise", "label-noise")]
+    lines = [line for study in studies if study for line in study["measured"]["lines"]]
+    found = {(line["method"], line["answer"], line["label_noise"]): line["metrics"] for line in lines}
+    rows = []
+    for (method, answer), (label, cost) in LAPTOP_ROWS.items():
+        cells = [found.get((method, answer, level), {}) for level in SCALES["laptop"].levels]
+        if all(cells):
+            several = [(each[name], METRICS[name]) for each in cells for name in ("accuracy", "ece")]
+            rows.append([label, *(spread_of(each, how) for each, how in several), cost])
+    heads = (f"{labels}: {name} %" for labels in ("clean labels", "40 % random") for name in ("accuracy", "ECE"))
+    return table(["", *heads, "networks at test"], rows)
+
+
+def spread_of(found: Mapping[str, Any], how: tuple[float, int]) -> str:
+    """Return the mean and the standard deviation of what a file has."""
+    return shown(Spread(found["values"], found["mean"], found["std"]), *how)
 
 
 def step() -> str:
@@ -111,6 +141,7 @@ def with_its_networks(figure: Figure) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "clean labels": partial(compared, "comparison/comparison"),
     "noisy labels": partial(compared, "cifar10-noise/comparison", CLEAN_ALONE),
+    "laptop": laptop,
     "step": step,
     "claims": lambda: claims({name: read(f"reproduce/{name}") for name in ("smoke", "laptop")}),
 }

@@ -9,11 +9,12 @@ from subspaces.core.batchnorm import recalibrate
 from subspaces.core.distributed import distribute
 from subspaces.core.ensemble import Ensemble
 from subspaces.core.family import Subspace
+from subspaces.core.loading import load
 from subspaces.core.memory import keep_memory
 from subspaces.core.nested import Sampled
 from subspaces.core.selection import Selection
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
-from subspaces.core.storage import FileError, load, save
+from subspaces.core.storage import FileError, save
 from subspaces.errors import UserError
 from subspaces.version import __version__
 

@@ -64,7 +64,7 @@ def export(
         progress: True for bars, False for none, or a function of (what, done, total).
 
     Example:
-        >>> ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images, statistics=loader)
+        >>> path = ss.export(family, "pair.pt2", point=[0.1, 0.9], example=images)
     """
     from subspaces.evaluation.display import bars
     from subspaces.export.exporting import check_target, of_module, write

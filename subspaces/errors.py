@@ -2,7 +2,15 @@
 
 
 class UserError(Exception):
-    """Something that the user can fix: the command line prints it as one line, without a traceback."""
+    """Something that the user can fix: the command line prints it as one line, without a traceback.
+
+    Example:
+        >>> try:
+        ...     ss.Simplex(1)
+        ... except ss.UserError as error:
+        ...     print(error)
+        m=1: expected ...
+    """
 
 
 class ArgumentError(UserError, ValueError, TypeError):

@@ -36,12 +36,22 @@ class Evaluation(evaluation.Evaluation):
         >>> evaluation["midpoint"].accuracy
         >>> evaluation.frame[["data", "role", "alpha", "accuracy"]]
         >>> network = family.at(evaluation.best(by="nll", on="validation"))
+        >>> evaluation.splits, evaluation.metric("nll").label
+        (['test', 'validation'], 'NLL')
+        >>> evaluation.answer("midpoint", "validation").metrics["ece"], evaluation.answer("random")
+        (..., None)
+        >>> path = evaluation.save("evaluation.json")
+        >>> ss.Evaluation.load(path).family == evaluation.family
+        True
     """
 
     def table(self, on: str = "test") -> str:
         """Return a table of the answers on a split, and of what was chosen, as text.
 
         On "shifted" data it has means over all sets, and on "outliers" how well they are told from test examples.
+
+        Example:
+            >>> print(evaluation.table(on="validation"))
         """
         from subspaces.reports import tables
 
@@ -53,11 +63,19 @@ class Evaluation(evaluation.Evaluation):
         return tables.as_text(found)
 
     def plot(self, name: str, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-        """Draw a figure, such as "along", "reliability" or "plane"; see `subspaces.plot`."""
+        """Draw a figure, such as "along", "reliability" or "plane"; see `subspaces.plot`.
+
+        Example:
+            >>> figure = evaluation.plot("along", "along.png", metric="nll")
+        """
         return plot(name, self, path, **options)
 
     def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write a page about it, one HTML file that opens offline in any browser; return its path."""
+        """Write a page about it, one HTML file that opens offline in any browser; return its path.
+
+        Example:
+            >>> path = evaluation.report("report.html")
+        """
         return report(self, path)
 
 
@@ -72,6 +90,9 @@ def plot(
         path: a .png or .pdf file.
         metric: what is shown, of figures that have a choice.
         split: the examples it was measured on.
+
+    Example:
+        >>> figure = ss.plot("along", [evaluation, "evaluation.json"], metric="accuracy", split="validation")
     """
     from subspaces.reports import figures
 
@@ -84,7 +105,11 @@ def plot(
 
 
 def report(what: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline."""
+    """Write a page about evaluations, files of such, runs or their folders: one HTML file that opens offline.
+
+    Example:
+        >>> path = ss.report(["evaluation.json"], "report.html")
+    """
     from subspaces.reports.page import write_report
 
     target = checks.folder("path", path)
@@ -159,7 +184,8 @@ def evaluate(
 
     Example:
         >>> evaluation = ss.evaluate(family, test=loader, validation=held_out, statistics=train_loader)
-        >>> evaluation = ss.evaluate("runs/digits-line-seed0-…")
+        >>> corners = ss.Subspace.from_modules([net, other, third], ss.Simplex(3))
+        >>> plane = ss.evaluate(corners, test=loader, statistics=train_loader, plane=True, cells=5)
     """
     wanted = Settings.of(settings)
     checks.flag("trust", trust)

@@ -1,6 +1,8 @@
 """Words: the nearest name, lists, and things that are found by their name."""
 
 import difflib
+import html
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -65,6 +67,13 @@ def listed(words: Iterable[str]) -> str:
 def printable(text: str) -> str:
     """Return text with an escape in place of every character that does not print, such as those a terminal obeys."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+def markdown(text: str) -> str:
+    """Return text as a line of Markdown that shows it as it is, with nothing of it as Markdown, HTML or a link."""
+    line = printable(re.sub(r"\s+", " ", text))
+    escaped = re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", html.escape(line, quote=False))
+    return re.sub(r"://|www\.", lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", escaped)
 
 
 class Catalogue(Mapping[str, T], Generic[T]):

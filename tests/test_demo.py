@@ -183,6 +183,13 @@ def test_a_loop_of_ones_own(runs: Runs, tmp_path: Path) -> None:
     assert "my line" in page
 
 
+def test_the_plane_through_three_networks(runs: Runs, tmp_path: Path) -> None:
+    found = dict(re.findall(r"^alpha = ([\d.]+.*): accuracy ([\d.]+)%", runs("landscape"), re.MULTILINE))
+    ends, middle, stale = [float(found["0.0"]), float(found["1.0"])], found["0.5"], found["0.5, not recalibrated"]
+    assert min(ends) > float(middle) > float(stale) > 50
+    assert (tmp_path / "plane.png").stat().st_size > 10_000
+
+
 def test_fine_tuning_in_several_ways(runs: Runs) -> None:
     printed = runs("fine_tuning", "2", "60")
     found = re.findall(r"^(.+?) +turned ([\d.]+) ± [\d.]+% +upright ([\d.]+) ± [\d.]+%$", printed, re.MULTILINE)

@@ -5,12 +5,14 @@ import re
 import runpy
 import shlex
 from collections.abc import Iterator
-from functools import partialmethod
+from functools import partial, partialmethod
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from hub_server import serving
 from torch import Tensor, nn
 
 import subspaces as ss
@@ -20,12 +22,16 @@ from subspaces.experiments import methods, training
 from subspaces.experiments.paper import FIGURES
 
 ROOT = Path(__file__).parent.parent
+WRITTEN = tuple(  # the pages of the documentation that are written by hand, but for the site's own
+    str(page.relative_to(ROOT))
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if page.parent.name in ("how-to", "explanation") or page.name in ("get-started.md", "glossary.md")
+)
 PAGES = (
-    *("README.md", "RESULTS.md", "CONTRIBUTING.md", "docs/guide.md", "docs/integrations.md", "docs/performance.md"),
-    *("docs/own-images.md", "docs/shift.md", "docs/choosing.md", "docs/production.md", "docs/cluster.md"),
-    *("docs/scale.md", "docs/parameters.md", "results/README.md"),
+    *("README.md", "RESULTS.md", "CONTRIBUTING.md", "results/README.md", *WRITTEN),
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "results").glob("*/README.md")),
 )
+ELSEWHERE = ("lightning", "huggingface", "lora", "many-gpus", "own-images", "ray")  # pages whose code other tests run
 COMMAND = build()
 
 
@@ -83,38 +89,62 @@ def test_the_ten_lines_of_the_readme_and_the_block_after_them(names: dict[str, A
     assert names["features"].shape == (16, 8)
 
 
-def test_the_page_on_parameters(names: dict[str, Any]) -> None:
-    (code,) = blocks("docs/parameters.md")
-    exec(code, names)
-    groups = names["optimizer"].param_groups
-    assert [group["weight_decay"] for group in groups] == [0.1, 0, 0]
-    assert [sum(each.shape[1] for each in group["params"]) for group in groups] == [40, 24, 27]
-    assert [group["lr"] for group in groups] == [1e-3, 1e-3, 0.01]
+def networks_for(names: dict[str, Any]) -> None:
+    """Add three networks with batch norm."""
+    for seed, name in enumerate(("first", "second", "third", "pretrained")):
+        torch.manual_seed(seed)
+        names[name] = Net()
 
 
-def test_the_guide(names: dict[str, Any], tmp_path: Path) -> None:
-    code, evaluated = blocks("docs/guide.md")
+def test_the_page_to_get_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for code in blocks("docs/get-started.md"):
+        exec(code, names)
+    assert names["evaluation"]["midpoint"].accuracy > 0.9
+    assert "my line" in capsys.readouterr().out
+    assert names["again"] == names["evaluation"]
+    assert (tmp_path / "both.html").stat().st_size > 10**6
+    names["make_net"]().load_state_dict(torch.load("net.pt"), strict=True)
+
+
+def test_the_page_on_your_own_loop(names: dict[str, Any]) -> None:
+    trained, single, features, point, groups = blocks("docs/how-to/own-loop.md")
+    exec(trained, names)
+    assert set(names["checkpoint"]) == {"family", "optimizer"}
+    exec(single, names)
+    assert_close = torch.testing.assert_close
+    head = names["family"].at(0.9).head.weight
+    assert_close(names["net"].head.weight, head)
+    assert_close(names["net"].body[0].weight, names["family"].midpoint().body[0].weight)
+    names["family"].train()
     before = names.pop("loss")
-    exec(code, names)
-    exec(evaluated, names)
-    assert (names["again"], (tmp_path / "both.html").stat().st_size > 10**6) == (names["evaluation"], True)
+    exec(features, names)
     assert names["loss"].requires_grad
     assert names["loss"] is not before
+    exec(point, names)
+    assert torch.isfinite(names["family"].omega["weights"].grad).all()
+    exec(groups, names)
+    made = names["optimizer"].param_groups
+    assert [group["weight_decay"] for group in made] == [0.1, 0, 0]
+    assert [sum(each.shape[1] for each in group["params"]) for group in made] == [40, 24, 27]
+    assert [group["lr"] for group in made] == [1e-3, 1e-3, 0.01]
 
 
-def test_the_page_on_shifts(capsys: pytest.CaptureFixture[str]) -> None:
-    names = of_images()
-    for code in blocks("docs/shift.md"):
+def test_the_page_on_planes(names: dict[str, Any], tmp_path: Path) -> None:
+    networks_for(names)
+    for code in blocks("docs/how-to/planes.md"):
         exec(code, names)
-    assert len(names["every"]) == 19
-    assert "elsewhere" in set(names["evaluation"].frame["data"])
-    assert "mean over 6 sets of 2 kinds" in capsys.readouterr().out
+    assert names["error"].shape == (15, 15)
+    assert torch.isfinite(names["error"]).all()
+    assert names["barrier"] >= 0
+    for file in ("plane.png", "along.png"):
+        assert (tmp_path / file).stat().st_size > 0
 
 
-def test_the_page_on_choosing(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_on_a_new_domain(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
-    names |= {name: names["family"].midpoint() for name in ("first", "second", "third", "pretrained")}
-    chosen, mixed, _ = blocks("docs/choosing.md")
+    networks_for(names)
+    chosen, mixed = blocks("docs/how-to/new-domain.md")
     exec(chosen, names)
     assert (names["selection"].examples, type(names["network"])) == (64, Net)
     exec(mixed, names)
@@ -122,13 +152,77 @@ def test_the_page_on_choosing(names: dict[str, Any], monkeypatch: pytest.MonkeyP
     assert isinstance(names["mixed"], Net)
 
 
-def test_the_page_on_production(names: dict[str, Any], tmp_path: Path) -> None:
+def test_the_page_on_a_new_domain_measures_shifts(capsys: pytest.CaptureFixture[str]) -> None:
+    names = of_images()
+    for code in blocks("docs/how-to/new-domain.md", "python shift"):
+        exec(code, names)
+    assert list(names["shown"]) == list(names["every"])
+    assert "elsewhere" in set(names["evaluation"].frame["data"])
+    assert "mean over 6 sets of 2 kinds" in capsys.readouterr().out
+
+
+def test_the_page_on_exports(names: dict[str, Any], tmp_path: Path) -> None:
     names["net"].eval()
-    (code,) = blocks("docs/production.md")
+    (code,) = blocks("docs/how-to/export.md")
     exec(code, names)
     with torch.no_grad():
         torch.testing.assert_close(names["probabilities"], names["net"](names["inputs"]).softmax(-1))
     assert "3: cat, dog, owl" in (tmp_path / "net.pt2.md").read_text()
+
+
+def test_the_page_on_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,) = blocks("docs/how-to/reproduce.md")
+    quiet = {"train": QUIET, "evaluate": {"device": "cpu", "progress": False}}
+    short = {name: partial(getattr(ss, name), **settings) for name, settings in quiet.items()}
+    names: dict[str, Any] = {"ss": SimpleNamespace(**short)}
+    exec(code, names)
+    assert names["run"].finished
+    assert 0 < names["evaluation"]["midpoint"].accuracy < 1
+
+
+@pytest.mark.parametrize(
+    "name", ["glossary", *(f"explanation/{each.stem}" for each in (ROOT / "docs" / "explanation").iterdir())]
+)
+def test_the_explanations(name: str, names: dict[str, Any]) -> None:
+    found = blocks(f"docs/{name}.md")
+    assert found
+    for code in found:
+        names["family"].train()
+        exec(code, names)
+
+
+def test_all_code_of_the_pages_is_run() -> None:
+    tested = Path(__file__).read_text()
+    for name in WRITTEN:
+        if name.startswith("docs/how-to/") and Path(name).stem not in ELSEWHERE:
+            assert f'"{name}"' in tested, name
+    marks = {mark for name in WRITTEN for mark in re.findall(r"^```(python.*)$", text_of(name), re.MULTILINE)}
+    assert marks == {"python", "python shift", "python torchrun", "python transformers"}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_page_says_what_it_is_for_and_then_shows_code(name: str) -> None:
+    _, title, text = re.split(r"^# (.+)\n", text_of(name), maxsplit=1, flags=re.MULTILINE)
+    assert title
+    assert text.startswith("\nAfter this page you ")
+    assert len(text.partition("```")[0].split()) < 150
+
+
+def test_the_pages_are_short() -> None:
+    assert sum(len(text_of(name).split()) for name in WRITTEN) <= 9600
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of huggingface_hub, by itself
+def test_the_page_on_the_hub(names: dict[str, Any], tmp_path: Path) -> None:
+    folder, repository = blocks("docs/how-to/hub.md")
+    exec(folder, names)
+    assert "| accuracy | 0.93 |" in (tmp_path / "family" / "README.md").read_text()
+    pushed = names["family"]
+    with serving(tmp_path) as server:
+        exec(repository, names)
+    assert server.private == {"user/family": True}
+    assert names["family"] is not pushed
+    assert torch.equal(names["family"].omega["weights"], pushed.omega["weights"])
 
 
 def test_the_readme_evaluates(names: dict[str, Any], tmp_path: Path) -> None:
@@ -195,11 +289,11 @@ def test_contributing_has_a_row_for_every_place_in_the_package() -> None:
     assert set(rows) == places - {"py.typed", "version.py"}
 
 
-def test_the_figures_of_the_guide_and_of_choosing_were_measured() -> None:
+def test_the_numbers_of_the_pages_were_measured() -> None:
     found = json.loads(text_of("results/speed/memory-cpu.json"))
     measured = f"{found['examples']:,} examples of {found['classes']:,} classes at {found['points']} points took"
-    assert f"{measured} {found['peak_gb']:.2f} GB" in text_of("docs/guide.md")
-    found, page = json.loads(text_of("results/selection/levels.json")), text_of("docs/choosing.md")
+    assert f"{measured} {found['peak_gb']:.2f} GB" in text_of("docs/get-started.md")
+    found, page = json.loads(text_of("results/selection/levels.json")), text_of("docs/how-to/new-domain.md")
     assert f"would gain {found['best']:.3f}." in page
     for name, level in (("the rule (`level", 0.05), ("the rule with", 0.3), ("the best point on", 1.0)):
         rows = [row for row in found["rows"] if row["level"] == level]

@@ -68,7 +68,7 @@ def recalibrate(
         finite: refuse statistics that are not finite, such as those of images with NaN.
 
     Example:
-        >>> net = recalibrate(family.midpoint(), train_loader, batches=100).eval()
+        >>> net = ss.recalibrate(family.midpoint(), train_loader, batches=100).eval()
     """
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"recalibrate got {checks.shown(module)}: expected a network, an Ensemble or a Subspace")

@@ -49,8 +49,10 @@ class Ensemble(nn.Module):
             "log-probabilities". By default logits; what looks like probabilities at the first call is refused.
 
     Example:
-        >>> pair = Ensemble([net, other]).eval()
-        >>> pair(x), pair.predict(x).entropy
+        >>> pair = ss.Ensemble([net, other]).eval()
+        >>> pair(x).shape, pair.outputs(x).shape
+        (torch.Size([16, 3]), torch.Size([2, 16, 3]))
+        >>> unsure = pair.predict(x).entropy > 1
     """
 
     def __init__(

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from subspaces.core import _compat, batchnorm, checks, distributed, functional, geometry, initial, randomness
 from subspaces.core import alpha as points
 from subspaces.core.alpha import Alpha
-from subspaces.core.batchnorm import KeepingStatistics
 from subspaces.core.ensemble import Average, Ensemble
 from subspaces.core.initial import Factory, GetGroups, Init, parameter_groups
 from subspaces.core.layout import Layout, Predicate, is_weight
 from subspaces.core.nested import feature_similarity, in_groups
+from subspaces.core.pretrained import Pretrained
 from subspaces.core.selection import select
 from subspaces.core.shapes import Shape, check_shape
 from subspaces.errors import ArgumentError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-class Subspace(KeepingStatistics):
+class Subspace(batchnorm.KeepingStatistics, Pretrained):
     r"""A subspace of networks, linear in its vertices: theta = P(alpha) = c(alpha)^T Omega.
 
     In train mode each call draws one alpha uniformly and runs the network there; in eval mode the call is the midpoint;
@@ -50,9 +50,18 @@ class Subspace(KeepingStatistics):
     Learning Neural Network Subspaces, Wortsman et al., ICML 2021.
 
     Example:
-        >>> family = Subspace(make_net, Simplex(3))
+        >>> family = ss.Subspace(make_net, ss.Simplex(3))
         >>> loss = F.cross_entropy(family(x), y) + family.penalty(beta=1.0)
-        >>> net = family.midpoint()
+        >>> net, other = family.midpoint(), family.at([0.2, 0.3, 0.5])
+        >>> pair = family.ensemble([[1, 0, 0], [0, 0.5, 0.5]])
+        >>> line = ss.Subspace.from_modules([net, other], ss.Line())
+        >>> ss.recalibrate(line, loader, alpha=0.3).eval()(x, alpha=0.3).shape
+        torch.Size([16, 3])
+        >>> weights = line.theta(line.coefficients(line.sample()))
+        >>> weights["head.weight"].shape == line.vertex(0)["head.weight"].shape
+        True
+        >>> family.distances().l2.shape
+        torch.Size([3, 3])
     """
 
     rng: Tensor

@@ -211,7 +211,7 @@ def parameter_groups(family: Any, **options: Mapping[str, Any]) -> list[dict[str
     """Return groups for a torch optimiser, with options by group name.
 
     Example:
-        >>> SGD(family.parameter_groups(others={"weight_decay": 0}), lr=0.1, weight_decay=1e-4)
+        >>> torch.optim.SGD(family.parameter_groups(others={"weight_decay": 0}), lr=0.1, weight_decay=1e-4)
     """
     known, made = ["weights", "others"], family.options
     labels = list(dict.fromkeys(group.label for group in family.layout.groups))

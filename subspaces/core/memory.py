@@ -17,6 +17,9 @@ def keep_memory() -> bool:
 
     A step on a CPU frees and takes hundreds of megabytes, which the system else hands out anew, page by page: a tenth
     of the step, and more or less of it by chance.
+
+    Example:
+        >>> kept = ss.keep_memory()  # once, at the beginning of a training script
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt if sys.platform.startswith("linux") else None

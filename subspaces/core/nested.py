@@ -134,7 +134,13 @@ def _label(batch: Mapping[str, Any]) -> str | None:
 
 
 class Sampled(NamedTuple):
-    """What a family returns when it is asked for features as well."""
+    """What a family returns when it is asked for features as well.
+
+    Example:
+        >>> output, alphas, features = family(x, samples=2, features="head")
+        >>> len(alphas), features[0].shape
+        (2, torch.Size([8, 8]))
+    """
 
     output: Any
     """The network's output for the whole batch."""
@@ -242,6 +248,10 @@ def feature_similarity(family: Any, sampled: Sampled, strength: float = 1.0) -> 
     `sampled` is the result of `family(x, samples=s, features="head")`. The features phi of a group are one long vector;
     groups that differ in size are compared on what they share. On a simplex the distance of the points is half their L1
     distance; in a layerwise family it is the mean over layers.
+
+    Example:
+        >>> sampled = family(x, samples=2, features="head")
+        >>> loss = F.cross_entropy(sampled.output, y) + family.feature_similarity(sampled)
     """
     if not isinstance(sampled, Sampled):
         raise ArgumentError(f"feature_similarity({type(sampled).__name__}): expected family(x, samples=2, features=…)")

@@ -42,6 +42,12 @@ class Selection:
     `midpoint`, `value`, `best` and `worst` are means over the given examples: of the midpoint, the chosen point, and
     the best and worst that were searched; all but the first are optimistic. `gain` is not: it is what the whole
     procedure gains over the midpoint on examples that it has not seen, by cross-validation, with its standard error.
+
+    Example:
+        >>> selection = family.select(labelled, by="accuracy", statistics=train_loader)
+        >>> print(selection)
+        chosen by accuracy on 64 labelled examples: ...
+        >>> net = family.at(selection.alpha) if selection.moved else family.midpoint()
     """
 
     alpha: Alpha

@@ -22,7 +22,19 @@ Random = Callable[[tuple[int, ...]], Tensor]
 
 @dataclass(frozen=True)
 class Shape(ABC):
-    """What a subspace needs to know of its shape; derive from this to add one."""
+    """What a subspace needs to know of its shape; derive from this to add one.
+
+    Example:
+        >>> class Chords(ss.Line):  # from the first network to the second and back
+        ...     def coefficients(self, alpha):
+        ...         return super().coefficients(1 - (2 * alpha - 1).abs())
+        >>> family = ss.Subspace(make_net, Chords())
+        >>> shape, alpha = family.shape, family.shape.sample((1000,))
+        >>> bool(shape.inside(alpha).all()), shape.coefficients(alpha).shape, shape.midpoint()
+        (True, torch.Size([1000, 2]), tensor(0.5000))
+        >>> shape.valid(torch.tensor([1.5, torch.nan])), shape.separation(torch.tensor(0.1), torch.tensor(0.9))
+        (tensor([ True, False]), tensor(0.8000))
+    """
 
     domain: ClassVar[str]  # the set of all alpha, in words, for error messages
     beyond: ClassVar[str] = "finite numbers"  # what alpha may be off the domain, in words
@@ -82,7 +94,12 @@ class _Interval(Shape):
 
 @dataclass(frozen=True)
 class Point(_Interval):
-    """A single network, wherever alpha is: P(alpha) = omega. Ordinary training, in the words of a subspace."""
+    """A single network, wherever alpha is: P(alpha) = omega. Ordinary training, in the words of a subspace.
+
+    Example:
+        >>> ss.Point().coefficients(torch.tensor(0.3))
+        tensor([1.])
+    """
 
     vertices: ClassVar[int] = 1
 
@@ -92,7 +109,12 @@ class Point(_Interval):
 
 @dataclass(frozen=True)
 class Line(_Interval):
-    """The line between two networks: P(alpha) = (1 - alpha) omega_1 + alpha omega_2."""
+    """The line between two networks: P(alpha) = (1 - alpha) omega_1 + alpha omega_2.
+
+    Example:
+        >>> ss.Line().coefficients(torch.tensor(0.3))
+        tensor([0.7000, 0.3000])
+    """
 
     vertices: ClassVar[int] = 2
 
@@ -106,6 +128,10 @@ class Bezier(_Interval):
 
     P(alpha) = sum_i binom(d, i) (1 - alpha)^(d-i) alpha^i omega_i with degree d = bends + 1. The
     vertices are in the order of the curve: endpoint, bends, endpoint.
+
+    Example:
+        >>> ss.Bezier(bends=1).coefficients(torch.tensor(0.5))
+        tensor([0.2500, 0.5000, 0.2500])
     """
 
     bends: int = 1
@@ -126,7 +152,12 @@ class Bezier(_Interval):
 
 @dataclass(frozen=True)
 class Simplex(Shape):
-    """The convex hull of m networks: P(alpha) = sum_i alpha_i omega_i with alpha_i >= 0 and sum alpha = 1."""
+    """The convex hull of m networks: P(alpha) = sum_i alpha_i omega_i with alpha_i >= 0 and sum alpha = 1.
+
+    Example:
+        >>> ss.Simplex(4).midpoint().tolist()
+        [0.25, 0.25, 0.25, 0.25]
+    """
 
     m: int = 3
     domain: ClassVar[str] = "non-negative numbers that sum to 1"

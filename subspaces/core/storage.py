@@ -16,10 +16,10 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import safetensors.torch
 import torch
@@ -28,17 +28,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from subspaces.core import checks, distributed, memory
-from subspaces.core.family import Subspace
 from subspaces.core.initial import Factory, GetGroups
 from subspaces.core.shapes import Bezier, Line, Point, Shape, Simplex
 from subspaces.errors import ArgumentError
 
+Family = TypeVar("Family")
 FORMAT, VERSION = "subspaces", "4"
 TRIES = 100  # to read a file that others replace
 _REMEDY = "use another copy"
 _SHAPES: dict[str, type[Shape]] = {kind.__name__: kind for kind in (Bezier, Line, Point, Simplex)}
 _LEFT = re.compile(r"\..+\.[0-9a-f]{8}\.partial|\..+\.json(\.[0-9a-f]{16})?\.lock")
-_ABOUT = ("shape", "layerwise", "penalised", "groups", "calibrated", "frozen")  # what a header says of a family
+_ABOUT = {"shape": dict, "layerwise": bool, "penalised": list, "groups": bool, "calibrated": bool, "frozen": str}
 
 
 class DamageError(ArgumentError):
@@ -46,7 +46,12 @@ class DamageError(ArgumentError):
 
 
 class FileError(ArgumentError):
-    """A file that is damaged, or not the one that was expected."""
+    """A file that is damaged, or not the one that was expected.
+
+    Example:
+        >>> with contextlib.suppress(ss.FileError):
+        ...     family = ss.load("another.safetensors", make_net)
+    """
 
 
 def damaged(path: Path, why: object, remedy: str) -> FileError:
@@ -62,9 +67,12 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
 
     The same family makes the same file, byte for byte. All ranks of a distributed family call it, and one writes. With
     `shared=False` its frozen parameters are left out, and `load` takes them from the network that it is given.
+
+    Example:
+        >>> checksum = ss.save(family, "family.safetensors")
     """
-    family = distributed.unwrapped(module)
-    if not isinstance(family, Subspace):
+    family: Any = distributed.unwrapped(module)
+    if not distributed.is_family(family):
         raise ArgumentError(f"save got a {type(family).__name__}: expected a Subspace; of a network, its state_dict()")
     target = checks.folder("path", path)
     frozen = {} if checks.flag("shared", shared) else _frozen(family)
@@ -73,7 +81,7 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
         if name not in frozen and distributed.is_first(family.mesh):
             tensors[name] = value.detach().cpu()
     about = {
-        "shape": _described(family.shape),
+        "shape": describe(family.shape),
         "layerwise": family.layerwise,
         "penalised": [e.names[0] for g in family.layout.groups if g.penalised for e in g.entries],
         "groups": family.options is not None,
@@ -84,24 +92,16 @@ def save(module: nn.Module, path: str | os.PathLike[str], shared: bool = True) -
     return distributed.on_first(family.mesh, lambda: write_tensors(target, tensors, header))
 
 
-def load(
+def load_as(
+    kind: Callable[..., Family],
     path: str | os.PathLike[str],
     network: nn.Module | Factory,
     shape: Shape | None = None,
     *,
     groups: GetGroups | None = None,
     verify: bool = True,
-) -> Subspace:
-    """Read a family back.
-
-    Args:
-        path: a file that `save` has written.
-        network: a module of the same architecture, which is copied, or its factory; the family is on its device. A
-            file without frozen parameters needs those of the training in it.
-        shape: needed only for a shape of your own.
-        groups: the function that made its optimiser groups, if the family had one.
-        verify: compare the tensors with the file's checksum; False is quicker, for a file that you trust.
-    """
+) -> Family:
+    """Read a family back; `kind` is `Subspace`, which is built on this file, or a subclass."""
     about, tensors = _read(path, verify)
     if about["groups"] and groups is None:
         raise FileError(f"{path} holds a family that was made with groups=: pass that function, load(…, groups=…)")
@@ -110,12 +110,12 @@ def load(
     if there not in (0, shape.vertices):  # before a family of that many is built
         raise FileError(f"{path} holds {there} vertices, and its header says {shape}: {_REMEDY}")
     options: dict[str, Any] = {"penalised": lambda name, _: name in about["penalised"], "groups": groups, "seed": 0}
-    family = Subspace(network, shape, about["layerwise"], init="point", offset=0.0, **options)
+    family = kind(network, shape, about["layerwise"], init="point", offset=0.0, **options)
     _fill(family, about, tensors, path)
     return family
 
 
-def restore(family: Subspace, path: str | os.PathLike[str]) -> None:
+def restore(family: Any, path: str | os.PathLike[str]) -> None:
     """Give a family the vertices, buffers and random numbers of a file of one with the same shape and network."""
     if family.mesh is not None:
         raise ArgumentError("restore got a distributed family: load the file first, and distribute what comes of it")
@@ -142,14 +142,18 @@ def _read(path: str | os.PathLike[str], verify: bool) -> tuple[dict[str, Any], d
     except DamageError as error:
         raise damaged(place, error, _REMEDY) from None
     try:
-        about: dict[str, Any] = json.loads(header["family"])
-        return {name: about[name] for name in _ABOUT}, tensors
+        said = json.loads(header["family"])
+        about = {name: said[name] for name in _ABOUT}
+        for name, kind in _ABOUT.items():
+            if not isinstance(about[name], kind):
+                raise TypeError(f"{name} is {checks.shown(about[name])}")
+        return about, tensors
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise damaged(place, f"its header: {error!r}"[:200], _REMEDY) from None
 
 
 @torch.no_grad()
-def _fill(family: Subspace, about: Mapping[str, Any], tensors: dict[str, Tensor], path: object) -> None:
+def _fill(family: Any, about: Mapping[str, Any], tensors: dict[str, Tensor], path: object) -> None:
     frozen = _frozen(family) if about["frozen"] else {}
     if about["frozen"] and checksum({}, frozen) != about["frozen"]:
         raise FileError(
@@ -169,7 +173,7 @@ def _fill(family: Subspace, about: Mapping[str, Any], tensors: dict[str, Tensor]
     family.keep_statistics(known=about["calibrated"])
 
 
-def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
+def _tensors(family: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield all tensors of a family with their names in a file; they are views, into which `load` writes."""
     yield "rng", family.rng
     for name, value in _shared(family).items():
@@ -182,19 +186,19 @@ def _tensors(family: Subspace) -> Iterator[tuple[str, Tensor]]:
         yield from ((f"vertex.{index}.{entry.names[0]}", vertex[entry.names[0]]) for entry in entries)
 
 
-def _frozen(family: Subspace) -> dict[str, Tensor]:
+def _frozen(family: Any) -> dict[str, Tensor]:
     """Return the frozen parameters by their names in a file."""
     found = {f"shared.{name}": value for name, value in _shared(family).items() if isinstance(value, nn.Parameter)}
     return {name: value.detach().cpu().contiguous() for name, value in found.items()}
 
 
-def _shared(family: Subspace) -> dict[str, Any]:
+def _shared(family: Any) -> dict[str, Any]:
     """Return the network's state without the weights of a point, also inside `with family.point()`."""
     state = family.state_dict(keep_vars=True)
     return {name.removeprefix("template."): state[name] for name in state if name.startswith("template.")}
 
 
-def _described(shape: Shape) -> dict[str, Any]:
+def describe(shape: Shape) -> dict[str, Any]:
     """Return name and fields as they come back from JSON; a shape of the user's that has the name of ours is custom."""
     name = type(shape).__name__
     kind = name if _SHAPES.get(name) is type(shape) else f"custom {name}"
@@ -204,13 +208,16 @@ def _described(shape: Shape) -> dict[str, Any]:
 
 def _shape(described: dict[str, Any], given: Shape | None, path: object) -> Shape:
     if given is None:
-        if (kind := _SHAPES.get(described["type"])) is None:
+        if (kind := _SHAPES.get(str(described.get("type")))) is None:
             raise FileError(f"{path} holds a family of shape {described}: pass it, load(path, network, shape=…)")
-        return kind(**{name: value for name, value in described.items() if name != "type"})
+        try:
+            return kind(**{name: value for name, value in described.items() if name != "type"})
+        except TypeError as error:  # of fields that it does not have, or does not take
+            raise damaged(Path(str(path)), f"its header: shape {error}"[:200], _REMEDY) from None
     if not isinstance(given, Shape):
         raise ArgumentError(f"shape={given!r}: expected the family's Shape, {described}, or none")
-    if _described(given) != described:
-        raise FileError(f"{path} holds a family of shape {described}, not {_described(given)}: pass that, or none")
+    if describe(given) != described:
+        raise FileError(f"{path} holds a family of shape {described}, not {describe(given)}: pass that, or none")
     return given
 
 

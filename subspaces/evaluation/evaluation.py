@@ -151,8 +151,9 @@ class Evaluation:
         """Return the row of an answer on a split, on shifted data, or against outliers.
 
         Example:
-            >>> evaluation.row("midpoint", "fog", 3).accuracy
-            >>> evaluation.row("pair", "mnist").auroc_entropy
+            >>> shifted = ss.evaluate(family, test=image_loader, corruptions=["fog"], outliers={"noise": noise_loader})
+            >>> shifted.row("midpoint", "fog", 3).accuracy
+            >>> shifted.row("pair", "noise").auroc_entropy
         """
         known = {row.data: sorted({one.severity for one in self.rows if one.data == row.data}) for row in self.rows}
         if data not in known:

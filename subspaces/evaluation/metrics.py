@@ -31,9 +31,12 @@ class Metric:
     """One metric; everything that names, explains, orders or draws it is derived from here.
 
     Example:
-        >>> METRICS.add(Metric("top5", "top-5 accuracy", "share of examples with the right class among five",
+        >>> from subspaces.evaluation import METRICS, average
+        >>> top2 = METRICS.add(ss.Metric("top2", "top-2 accuracy", "share of examples with the right class among two",
         ...     lower_is_better=False, percent=True,
-        ...     **average(lambda p, y: (p.probabilities.topk(5).indices == y[:, None]).any(1))))
+        ...     **average(lambda p, y: (p.probabilities.topk(2).indices == y[:, None]).any(1))))
+        >>> ss.evaluate(net, test=loader)["midpoint"].top2 <= 1
+        True
     """
 
     name: str  # in files, options and code

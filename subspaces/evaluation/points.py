@@ -149,7 +149,8 @@ class Answer:
         words: what it is called, of a family and its item.
 
     Example:
-        >>> ANSWERS.add(Answer("thirds", "two points a third from the ends of a line, averaged",
+        >>> from subspaces.evaluation.points import ANSWERS, Answer, Item, kind
+        >>> thirds = ANSWERS.add(Answer("thirds", "two points a third from the ends of a line, averaged",
         ...     lambda family: Item("thirds", (1 / 3, 2 / 3), "thirds") if kind(family.shape) == "interval" else None,
         ...     lambda family, item: "ensemble of 1/3 and 2/3"))
     """

@@ -113,7 +113,7 @@ class Corruptions:
 
     Example:
         >>> shifted = ss.Corruptions(["fog", "snow"], severities=[1, 3, 5], mean=(0.5,), std=(0.25,))
-        >>> ss.evaluate(family, test=loader, statistics=train_loader, corruptions=shifted)
+        >>> evaluation = ss.evaluate(family, test=image_loader, corruptions=shifted)
     """
 
     names: str | Sequence[str] = "all"

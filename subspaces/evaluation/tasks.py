@@ -27,6 +27,14 @@ class Task:
 
     A network's output on a batch becomes *parts*, n of them with a target each (`parts`); parts of several members
     become one prediction (`combine`), which the task's metrics take.
+
+    Example:
+        >>> class Sentences(ss.Classification):  # batches are dicts with the classes under another name
+        ...     def inputs(self, batch):
+        ...         return (batch["words"],), {}
+        ...     def target(self, batch):
+        ...         return batch["topic"]
+        >>> evaluation = ss.evaluate(net, test=[{"words": x, "topic": y}], task=Sentences())
     """
 
     name: ClassVar[str] = "task"
@@ -93,6 +101,11 @@ class Classification(Task):
         shift: for tokens, whether a network predicts the next one: its output at a place is for the label after it.
         outputs: what the network returns: "logits", "probabilities" (it ends in a softmax or sigmoid) or
             "log-probabilities". By default logits; a network whose first batch looks like probabilities is refused.
+
+    Example:
+        >>> task = ss.Classification("pixels", ignore=255)
+        >>> task.name, [metric.name for metric in task.metrics][:2]
+        ('pixels', ['accuracy', 'nll'])
     """
 
     of: Literal["examples", "tokens", "pixels"] = "examples"
@@ -233,6 +246,12 @@ class Regression(Task):
 
     Args:
         log_variance: whether the network gives the logarithm of the variance.
+
+    Example:
+        >>> family = ss.Subspace(lambda: nn.Linear(5, 1), ss.Line())
+        >>> evaluation = ss.evaluate(family, test=[(x, x.sum(1))], task=ss.Regression())
+        >>> evaluation["midpoint"].rmse > 0
+        True
     """
 
     log_variance: bool = False

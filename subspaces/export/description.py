@@ -1,9 +1,7 @@
 """Which points are exported, and what the file says of them: the metadata inside it, and the card beside it."""
 
-import html
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +17,7 @@ from subspaces.core.selection import shown
 from subspaces.core.shapes import Bezier, Line, Shape, Simplex
 from subspaces.errors import ArgumentError
 from subspaces.export import ExportError, ModelError, damaged
-from subspaces.text import printable
+from subspaces.text import markdown, printable
 
 FORMAT, VERSION = "subspaces-export", "1"
 FILE = "metadata.json"  # in a .pt2 archive
@@ -176,7 +174,7 @@ def card_of(export: Any, target: Path, tolerance: float) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=lambda value: value if isinstance(value, Markup) else _escaped(str(value)),
+        finalize=lambda value: value if isinstance(value, Markup) else markdown(str(value)),
     )
     environment.filters |= {
         "alpha": shown,
@@ -193,10 +191,3 @@ def card_of(export: Any, target: Path, tolerance: float) -> str:
         types=sorted({str(each.dtype).removeprefix("torch.") for each in module.parameters()}),
         uncalibrated=export.weights and isinstance(module, Subspace) and bool(batchnorm.tracked(module.template)),
     )
-
-
-def _escaped(text: str) -> str:
-    """Return text as a line of Markdown that shows it as it is, with nothing of it as Markdown, HTML or a link."""
-    line = printable(re.sub(r"\s+", " ", text))
-    escaped = re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", html.escape(line, quote=False))
-    return re.sub(r"://|www\.", lambda found: f"{found[0][:-1]}&#{ord(found[0][-1])};", escaped)

@@ -150,7 +150,9 @@ def saved_in_inference(family: ss.Subspace, path: Path) -> str:
 
 def looks(rank: int, world: int, folder: str) -> dict[str, Any]:
     family = ss.distribute(started("simplex", seed=rank)[0])
-    return asked(family, Path(folder) / f"family{world}of{rank}.safetensors")
+    found = asked(family, Path(folder) / f"family{world}of{rank}.safetensors")
+    family.save_pretrained(Path(folder) / f"pretrained{world}of{rank}", card=False)
+    return found
 
 
 def measures(rank: int, world: int) -> dict[str, Any]:
@@ -254,7 +256,7 @@ def continues(folder: Path) -> list[dict[str, Any]]:
 
 def reads_the_page(rank: int, world: int, folder: str, port: int) -> dict[str, Any]:
     """Run the lines of the documents as `torchrun` would."""
-    text = (Path(__file__).parents[2] / "docs" / "integrations.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "many-gpus.md").read_text()
     (code,) = re.findall(r"```python torchrun\n(.*?)```", text, re.DOTALL)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     os.chdir(folder)
@@ -327,13 +329,17 @@ def test_processes_are_one_with_the_whole_batch(ranks: Ranks, alone: dict[str, A
 
 
 def test_a_distributed_family_has_all_that_a_family_has(ranks: Ranks, folder: Path) -> None:
-    expected = asked(started("simplex")[0], folder / "alone.safetensors")
+    family = started("simplex")[0]
+    expected = asked(family, folder / "alone.safetensors")
     for rank in ranks:
         assert rank["looked"].pop("checksum") == expected["checksum"]
         assert_close(rank["looked"]["vertices"], expected["vertices"], rtol=0, atol=0)
         assert_close(rank["looked"], {name: value for name, value in expected.items() if name != "checksum"})
     (written,) = folder.glob("family2of*")  # by one rank, under the name that it was given
     assert written.read_bytes() == (folder / "alone.safetensors").read_bytes()
+    (pretrained,), alone = folder.glob("pretrained2of*"), family.save_pretrained(folder / "alone", card=False)
+    for name in ("config.json", "model.safetensors"):
+        assert (pretrained / name).read_bytes() == (alone / name).read_bytes()
 
 
 @pytest.mark.parametrize("m", SHAPES)

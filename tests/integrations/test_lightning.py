@@ -26,7 +26,8 @@ pytestmark = [
     pytest.mark.filterwarnings(r"ignore:The '\w+' does not have many workers"),
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`"),
 ]
-EXAMPLE = Path(__file__).parents[2] / "examples" / "with_lightning.py"
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "with_lightning.py"
 
 
 def make_net() -> nn.Module:
@@ -238,3 +239,14 @@ def test_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: py
     runpy.run_path(str(EXAMPLE), run_name="__main__")
     (found,) = re.findall(r"the midpoint: ([\d.]+)%", capsys.readouterr().out)
     assert float(found) > 90
+
+
+def test_the_code_of_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "lightning.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {"ss": ss, "torch": torch, "F": F, "make_net": make_net}
+    names |= {"loader": loader(shuffle=True), "held_out": HELD_OUT}
+    exec(code, names)
+    assert 0 <= names["trainer"].callback_metrics["accuracy"] <= 1
+    assert isinstance(names["net"], nn.Sequential)
+    assert names["module"].net.is_calibrated

@@ -22,7 +22,7 @@ import subspaces as ss
 from subspaces.integrations.peft import COMBINED, add_combined, family_of_adapters
 from subspaces.integrations.transformers import SubspaceTrainer
 
-CHOOSING = Path(__file__).parents[2] / "docs" / "choosing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lora.md"
 NAMES = ["first", "second"]
 LORA: dict[str, Any] = {"r": 2, "target_modules": ["query", "value"], "lora_dropout": 0.1}
 
@@ -160,7 +160,7 @@ def test_coefficients_are_learned_and_the_adapter_is_saved(tmp_path: Path) -> No
 def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ss.Subspace, "select", partialmethod(ss.Subspace.select, steps=2, folds=2))
-    *_, code = re.findall(r"```python\n(.*?)```", CHOOSING.read_text(), re.DOTALL)
+    *_, code = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     batch = {"input_ids": TOKENS, "labels": TOKENS[:, 0] % 3}
     loss = lambda output, target: F.cross_entropy(output.logits, target, reduction="none")  # noqa: E731
     exec(code, {"model": with_two(), "labelled": [batch], "loss": loss})

@@ -26,6 +26,11 @@ ROOT = Path(__file__).parent.parent.parent
 DATA = {classifier: classified, answerer: answered}
 
 
+def code_of(page: str, language: str = "python") -> list[str]:
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
 @pytest.fixture(autouse=True)
 def _an_empty_folder_and_an_accelerator_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
@@ -88,16 +93,17 @@ def test_a_saved_state_of_accelerate_continues_bit_for_bit(tmp_path: Path) -> No
 
 @pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated:FutureWarning")
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true but no accelerator:UserWarning")
-def test_the_code_of_the_page() -> None:
+def test_the_code_of_the_pages() -> None:
     pytest.importorskip("peft", reason="peft is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed, which torch.onnx.export needs")
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     rows = plain(classified())
     names: dict[str, Any] = {"torch": torch, "ss": ss, "tokens": TOKENS, "loader": DataLoader(rows, batch_size=4)}
     names |= {"train": rows, "held_out": rows[:8]}
-    for code in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "integrations.md").read_text(), re.DOTALL):
+    code = [code_of("lora")[0], *code_of("huggingface"), *code_of("export", "python transformers")]
+    for each in code:
         names["model"] = seeded(classifier).midpoint()  # peft changes it
-        exec(code, names)
+        exec(each, names)
     assert type(names["merged"]) is type(names["model"])
     assert names["pair"](input_ids=TOKENS).shape == (24, 3)
     session = onnxruntime.InferenceSession("family.onnx", providers=["CPUExecutionProvider"])

@@ -2,6 +2,7 @@
 
 from subspaces.errors import DataError
 from subspaces.experiments.data.download import absent, check, describe, get
+from subspaces.experiments.data.folders import DataWarning
 from subspaces.experiments.data.loading import NAMES, SOURCES, fingerprint_of, load, with_label_noise
 from subspaces.experiments.data.resident import ResidentLoader, Share, StackedLoader
 from subspaces.experiments.data.streaming import StreamingLoader
@@ -11,6 +12,7 @@ __all__ = [
     "NAMES",
     "SOURCES",
     "DataError",
+    "DataWarning",
     "Dataset",
     "Files",
     "Images",

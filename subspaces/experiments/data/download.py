@@ -2,11 +2,12 @@
 
 import os
 import shutil
+import warnings
 from pathlib import Path
 
 from subspaces.errors import ArgumentError, DataError
 from subspaces.evaluation.display import Progress
-from subspaces.experiments.data.folders import check_files
+from subspaces.experiments.data.folders import DataWarning, broken_files
 from subspaces.experiments.data.loading import SOURCES, check_name_and_root, load
 from subspaces.images.splits import Files
 from subspaces.text import nearest
@@ -77,13 +78,17 @@ class _Bar:
 
 def check(name: str, root: str | os.PathLike[str] | None = None, progress: Progress | None = None) -> list[str]:
     """Return what is wrong with the files below `root`, a sentence each; nothing is wrong if it is empty."""
-    try:
-        data = load(name, root, progress=progress)
-        files = [split for split in (data.train, data.test) if isinstance(split, Files)]
-        check_files([split.path(index) for split in files for index in range(len(split))], progress)
-    except (FileNotFoundError, DataError) as error:
-        return list(getattr(error, "__notes__", [str(error)]))
-    return []
+    wrong = list[str]()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DataWarning)
+        try:
+            data = load(name, root, progress=progress)
+            for split in (data.train, data.test):
+                if isinstance(split, Files):
+                    wrong += broken_files([split.path(index) for index in range(len(split))], progress)
+        except (FileNotFoundError, DataError) as error:
+            wrong.append(str(error))
+    return [reason for each in said for reason in getattr(each.message, "reasons", ())] + wrong
 
 
 def absent(name: str, root: str | os.PathLike[str] | None = None) -> str | None:

@@ -8,15 +8,17 @@ it.
 """
 
 import hashlib
+import json
 import os
 import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +36,20 @@ TINY = {"train": 100_000, "val": 10_000}
 SIZE, SIZES = 64, (8, 1024)  # of the user's own images unless told otherwise, and which are allowed
 TRAIN, TESTS = "train", ("test", "val", "valid", "validation")  # the first that has classes is the test
 SHARE = 0.2  # of the images, for the test, where there is no folder for it
-NAMED = 3  # files in an error
+NAMED = 3  # files in a warning
 LOOKED_AT = 64  # files whose contents are in the fingerprint, or a few less
 AT_ONCE = 1000  # images that are decoded before one is asked whether any could not be
 Flags = npt.NDArray[np.bool_]
+T = TypeVar("T")
 View = Callable[[Path], Pixels]  # an image file as [size, size, 3]
+
+
+class DataWarning(UserWarning):
+    """Something about the user's images that they should know, and of several files what is wrong with each."""
+
+    def __init__(self, text: str, *reasons: str) -> None:
+        super().__init__(text)
+        self.reasons = reasons or (text,)
 
 
 # ImageNet and TinyImageNet
@@ -133,13 +144,14 @@ class Listing(NamedTuple):
         """The folder's name, how many image files it has, and a digest of names, sizes and what is in some of them."""
         digest = hashlib.sha256("\n".join(f"{path}\0{size}" for path, size, _ in self.stats).encode())
         for path in self.paths[:: len(self.paths) // LOOKED_AT + 1]:
-            if (self.root / path).is_file():
-                with open(self.root / path, "rb") as file:
-                    digest.update(file.read(1 << 20))
+            with suppress(OSError):  # of a file that cannot be read there are name and size alone
+                if (self.root / path).is_file():
+                    with open(self.root / path, "rb") as file:
+                        digest.update(file.read(1 << 20))
         return f"{self.name}:{len(self.paths)}:{digest.hexdigest()[:12]}"
 
-    def for_test(self, seed: int) -> Flags:
-        """Return which images are for the test: those of its own folder, or a part of all.
+    def for_test(self, good: Flags, seed: int) -> Flags:
+        """Return which images are for the test: those of its own folder, or a part of all that are good.
 
         An image is drawn by its path and the seed alone, so that it stays where it is when others are added. Only to
         have both parts of every class, its first in this order is for the test and its last one for training.
@@ -148,7 +160,8 @@ class Listing(NamedTuple):
             return self.separate
         drawn = np.array([int(_digest([f"{seed} {path}"])[:12], 16) / 2**48 for path, _, _ in self.stats])
         chosen: Flags = drawn < SHARE
-        order = np.lexsort((drawn, self.labels))
+        own = np.flatnonzero(good)
+        order = own[np.lexsort((drawn[own], self.labels[own]))]
         firsts = np.unique(self.labels[order], return_index=True)[1]
         chosen[order[firsts]] = True
         chosen[order[np.append(firsts, len(order))[1:] - 1]] = False  # the last of each class
@@ -181,19 +194,26 @@ def load_own(
             f"fingerprint={fingerprint!r}: {root} has other image files ({found.fingerprint}): pass the folder "
             f"{parts_of(fingerprint)[0]!r} as it was (--data)"
         )
-    whole = Split(torch.from_numpy(_own_pixels(found, size, progress)).permute(0, 3, 1, 2), torch.tensor(found.labels))
-    part = torch.from_numpy(found.for_test(seed))
-    train, test = whole.select(~part), whole.select(part)
+    pixels, broken = _own_pixels(found, size, progress)
+    good = ~np.isin(np.arange(len(pixels)), [*broken])
+    test = good & found.for_test(good, seed)
+    train = good & ~test
+    if broken:
+        some = "; ".join([*broken.values()][:NAMED])
+        more = f"; … (`subspaces data check folder --data {root}` names all)" if len(broken) > NAMED else ""
+        text = f"{len(broken)} of {len(good)} image files in {root} cannot be read and are left out: {some}{more}"
+        warnings.warn(DataWarning(text, *broken.values()), stacklevel=3)
     untrained, untested = (
-        [name for label, name in enumerate(found.classes) if label not in split.labels] for split in (train, test)
+        [name for label, name in enumerate(found.classes) if label not in found.labels[part]] for part in (train, test)
     )
-    if untrained or not len(test):
+    if untrained or not test.any():
         what = f"to train on of the class {untrained[0]!r}" if untrained else "for the test"
         raise DataError(f"{root}: no image is left {what}: add some")
     if untested:
         text = f"{root}: the test has no images of {len(untested)} of the classes: {', '.join(untested[:5])}"
-        warnings.warn(text, stacklevel=3)
-    return Dataset(f"{found.name} (folder)", train, None, test, found.classes, *_constants(train.images))
+        warnings.warn(DataWarning(text), stacklevel=3)
+    images = [_own_split(pixels, found.labels, np.flatnonzero(part)) for part in (train, test)]
+    return Dataset(f"{found.name} (folder)", images[0], None, images[1], found.classes, *_constants(images[0].images))
 
 
 def parts_of(fingerprint: str) -> list[str]:
@@ -212,6 +232,13 @@ def _stat(root: Path, path: str) -> tuple[str, int, int]:
     return splits.plain(path), state.st_size, state.st_mtime_ns
 
 
+def _own_split(pixels: Pixels, labels: npt.NDArray[np.int64], places: npt.NDArray[np.intp]) -> Split:
+    """Return the images at these places: a part of the mapped array where they lie together, else a copy of them."""
+    together = places[-1] - places[0] == len(places) - 1
+    own = pixels[places[0] : places[-1] + 1] if together else pixels[places]
+    return Split(torch.from_numpy(own).permute(0, 3, 1, 2), torch.from_numpy(labels[places]))
+
+
 def _constants(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel of bytes [n, 3, H, W], scaled to [0, 1]."""
     sums = torch.zeros(2, 3, dtype=torch.int64)
@@ -223,23 +250,56 @@ def _constants(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple((first / 255).tolist()), tuple((std / 255).tolist())
 
 
-def _own_pixels(found: Listing, size: int, progress: Progress | None) -> Pixels:
-    """Return all images [n, size, size, 3], from the cache or, where a file has changed since, decoded anew."""
+def _own_pixels(found: Listing, size: int, progress: Progress | None) -> tuple[Pixels, dict[int, str]]:
+    """Return all images at one size, from the cache or, where a file has changed since, decoded anew.
+
+    They are [n, size, size, 3], black where a file cannot be read; with them comes why files cannot be read.
+    """
     stamp = _digest([f"{path}\0{length}\0{changed}" for path, length, changed in found.stats])[:16]
-    cache = found.root / f".subspaces-{size}-{stamp}.npy"
-    pixels = _kept(cache, (len(found.paths), size, size, 3))
-    if pixels is None:
-        paths = [found.root / path for path in found.paths]
-        pixels = _build(paths, cache, size, partial(decoding.square, size=size), progress)
-        for other in set(found.root.glob(f".subspaces-{size}-*.npy")) - {cache}:
+    folder, name = found.root, f".subspaces-{size}-{stamp}"
+    if not os.access(folder, os.W_OK):
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "subspaces" / found.name
+        with suppress(OSError):  # where nothing can be written either, they are decoded into memory
+            folder.mkdir(parents=True, exist_ok=True)
+    cache, notes = folder / f"{name}.npy", folder / f"{name}.json"
+    if (pixels := _kept(cache, (len(found.paths), size, size, 3))) is not None:
+        with suppress(OSError, ValueError, AttributeError, RecursionError):  # else decoded again
+            return pixels, {int(index): str(why) for index, why in json.loads(notes.read_bytes()).items()}
+    reasons: dict[Path, str] = {}
+    paths = [found.root / path for path in found.paths]
+    pixels = _build(paths, cache, size, partial(_square, size=size, reasons=reasons), progress)
+    broken = {
+        index: splits.plain(reasons[path].replace(f"{found.root}{os.sep}", ""))  # the root may be another one when read
+        for index, path in enumerate(paths)
+        if path in reasons
+    }
+    if os.access(folder, os.W_OK):
+        storage.write(notes, json.dumps(broken).encode())
+        for other in set(folder.glob(f".subspaces-{size}-*.*")) - {cache, notes}:
             other.unlink(missing_ok=True)
-    return pixels
+    return pixels, broken
 
 
-def check_files(paths: Sequence[Path], progress: Progress | None = None) -> None:
-    """Refuse image files that `StreamingLoader` cannot read; the error's notes name each of them."""
-    for _ in _each(paths, partial(decoding.centre_view, resize=256, size=224), progress):
-        pass
+def broken_files(paths: Sequence[Path], progress: Progress | None = None) -> list[str]:
+    """Return why image files cannot be read by `StreamingLoader`, of those that cannot."""
+
+    def reason(path: Path) -> str:
+        try:
+            decoding.centre_view(path, 256, 224)
+        except DataError as error:
+            return str(error)
+        return ""
+
+    return [each for each in _each(paths, reason, progress) if each]
+
+
+def _square(path: Path, size: int, reasons: dict[Path, str]) -> Pixels:
+    """Return the square of an image file; of one that cannot be read a black one, and note why."""
+    try:
+        return decoding.square(path, size)
+    except DataError as error:
+        reasons[path] = str(error)
+        return np.zeros((size, size, 3), np.uint8)
 
 
 # The cache of decoded images
@@ -274,30 +334,10 @@ def _build(paths: Sequence[Path], cache: Path, size: int, view: View, progress: 
     return decoding.map_array(cache)
 
 
-def _each(paths: Sequence[Path], view: View, progress: Progress | None) -> Iterator[Pixels]:
-    """Yield all images; at the end raise an error where some could not be read, with a note for each of them."""
-    broken = list[str]()
-
-    def attempt(path: Path) -> Pixels | None:
-        try:
-            return view(path)
-        except DataError as error:
-            broken.append(str(error))
-            return None
-
+def _each(paths: Sequence[Path], view: Callable[[Path], T], progress: Progress | None) -> Iterator[T]:
     with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow decodes outside Python's lock
         warnings.simplefilter("ignore")  # Pillow's, of odd metadata and many pixels, which are refused
         for start in range(0, len(paths), AT_ONCE):
-            for pixels in pool.map(attempt, paths[start : start + AT_ONCE]):
-                if pixels is not None:
-                    yield pixels
+            yield from pool.map(view, paths[start : start + AT_ONCE])
             if progress is not None:
                 progress("decoding images", min(start + AT_ONCE, len(paths)), len(paths))
-    if broken:
-        more = "; … (`subspaces data check` names all)" if len(broken) > NAMED else ""
-        error = DataError(
-            f"{len(broken)} of {len(paths)} image files cannot be read: {'; '.join(broken[:NAMED])}{more}"
-        )
-        for reason in sorted(broken):
-            error.add_note(reason)
-        raise error

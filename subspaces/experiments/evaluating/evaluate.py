@@ -7,7 +7,6 @@ batch-norm statistics of its own.
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -129,26 +128,28 @@ def evaluate_together(
         _check(group)
     kept = Kept(Path(to) / FILE)
     keys = [_key(group, statistics_batches, execution.precision) for group in members]
-    missing = [index for index, key in enumerate(keys) if kept.find(key) is None]
-
-    @cache
-    def logits(one: RunSubject) -> dict[str, Tensor]:
-        """Return the outputs of a run's midpoint on each split [n, classes]."""
-        whole = one.predictor(one.splits, statistics_batches).whole(middle_of(one.shape))
-        one.release()
-        tick(0)
-        return {split: each.cpu() for split, each in whole.items()}
+    left = {index: members[index] for index, key in enumerate(keys) if kept.find(key) is None}
+    logits: dict[RunSubject, dict[str, Tensor]] = {}  # of each run's midpoint [n, classes], while a group asks for it
 
     def work(index: int) -> None:
+        group = left.pop(index)
         if kept.find(keys[index]) is None:  # no other process has done so by now
-            kept.add(keys[index], _values(members[index][0], [logits(one) for one in members[index]]))
+            for one in group:
+                if one not in logits:
+                    whole = one.predictor(one.splits, statistics_batches).whole(middle_of(one.shape))
+                    logits[one] = {split: each.cpu() for split, each in whole.items()}
+                    one.release()
+                    tick(0)
+            kept.add(keys[index], _values(group[0], [logits[one] for one in group]))
+        for one in logits.keys() - {one for others in left.values() for one in others}:
+            del logits[one]
         tick(1)
 
-    if missing:
+    if left:
         with stop_on_signals() as stop, bars(progress, stop.raise_if_stopped) as shown, locks.made(Path(to)):
-            tick = counted(shown, "ensembles of runs", 0, len(missing))
+            tick = counted(shown, "ensembles of runs", 0, len(left))
             locks.share(
-                missing,
+                list(left),
                 lambda index: locks.beside(kept.path, keys[index]),
                 work,
                 lambda index: f"the ensemble of {', '.join(keys[index]['runs'])}",

@@ -5,15 +5,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from subspaces.core import checks, storage
 from subspaces.evaluation.evaluation import FILE
-from subspaces.evaluation.files import MEASUREMENTS, read_measurements
+from subspaces.evaluation.files import MEASUREMENTS, read_lines, read_measurements
 from subspaces.experiments.opening import measured_of
 from subspaces.experiments.training import run_files
 from subspaces.experiments.training.recipe import Recipe
-from subspaces.experiments.training.runs import FAMILY, FILES, KEPT, RESULT, STATE, Run, RunError
+from subspaces.experiments.training.runs import FAMILY, FILES, RESULT, STATE, TRAINED, Run, RunError
 
+READERS: dict[str, Callable[[Path, str], Any]] = {
+    ".json": lambda path, remedy: run_files.read_json(path, None, remedy),
+    ".jsonl": read_lines,
+    ".safetensors": lambda path, remedy: run_files.read_tensors(path, None, remedy),
+}
 Folder = str | os.PathLike[str]
 
 
@@ -72,6 +78,7 @@ def _checks(run: Run) -> Iterator[Callable[[], object]]:
         yield partial(measured_of, run)
     if (run.folder / MEASUREMENTS).exists():
         yield partial(read_measurements, run.folder / MEASUREMENTS)
-    for name in (STATE, KEPT):
-        if (run.folder / name).exists():
-            yield partial(run_files.read_tensors, run.folder / name, None, f"remove {name}")
+    known = {*FILES, TRAINED, FILE, MEASUREMENTS} - {STATE}
+    for path in sorted(run.folder.iterdir()):
+        if path.suffix in READERS and path.name not in known:
+            yield partial(READERS[path.suffix], path, "remove it")

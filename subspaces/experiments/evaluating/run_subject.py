@@ -17,10 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from subspaces.core import checks, functional, storage
+from subspaces.core import checks, functional
 from subspaces.core.batchnorm import tracked
 from subspaces.core.ensemble import wide
 from subspaces.core.family import Subspace
+from subspaces.core.loading import load
 from subspaces.evaluation.points import Family
 from subspaces.evaluation.predictor import Outputs, Predictor
 from subspaces.evaluation.rows import SMALL, small_pictures
@@ -182,7 +183,7 @@ class RunSubject(Subject):
         """The trained family."""
         self.run.check_family(self.run.family_file)
         network = build_family(self.recipe, self.images_of, self.execution).midpoint()
-        return storage.load(self.run.family_file, network, self.shape).to(self.execution.device)
+        return load(self.run.family_file, network, self.shape).to(self.execution.device)
 
     def predictor(
         self, splits: Sequence[str], statistics: int | None, weights: Callable[[Any], Any] | None = None

@@ -43,6 +43,7 @@ class Claim:
             the end where that is not accuracy. Both sides are expressions, see `Measured.value`, or numbers.
 
     Example:
+        >>> from subspaces.experiments.paper.claims import Claim
         >>> Claim("the line matches standard training within 0.2 points", "line > standard − 0.002")
     """
 

@@ -191,7 +191,7 @@ def reproduce(
         changes: any field of `Execution` to set.
 
     Example:
-        >>> reproduction = ss.reproduce("along", scale="smoke", seeds=[0, 1])
+        >>> reproduction = ss.reproduce("simplex-midpoint", scale="smoke", seeds=[0, 1])
         >>> [(each.claim.sentence, each.verdict) for one in reproduction.figures for each in one.judged]
     """
     where: dict[str, Any] = {"data": data, "runs": runs, "out": out, "show": show}

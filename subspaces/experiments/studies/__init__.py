@@ -1,4 +1,9 @@
-"""Methods compared on equal terms, and the studies of the paper."""
+"""Methods compared on equal terms, and the studies of the paper.
+
+Example:
+    >>> study = ss.studies.study_grid(["digits-standard", "digits-line"], "epochs", [20, 60], seeds=[0, 1])
+    >>> print(study.markdown())
+"""
 
 from subspaces.experiments.studies.compare import compare
 from subspaces.experiments.studies.grid import study_grid, study_integral, study_noise

@@ -37,6 +37,11 @@ class Recipe:
     """Everything that decides the result of a run; two runs with the same recipe are the same run.
 
     Beside these it takes the own fields of its method, and has them as attributes: `Recipe(method="line", beta=2)`.
+
+    Example:
+        >>> recipe = ss.Recipe(dataset="digits", network="mlp", method="line", beta=2, epochs=1)
+        >>> recipe.shape(), recipe.beta
+        (Line(), 2.0)
     """
 
     name: str = setting("custom", "Name of the recipe, for people and folders.")

@@ -182,7 +182,7 @@ def test_one_that_diverges_is_an_error_of_a_line_and_the_others_are_trained(clus
 
 def test_the_code_of_the_page_runs(cluster, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # folders are relative to this process
-    page = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "ray.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names: dict[str, Any] = {"ss": ss}
     exec(code, names)

@@ -20,7 +20,7 @@ from training_cases import DIGITS, train_one
 
 import subspaces as ss
 from subspaces.cli import main as app
-from subspaces.experiments.data import DataError, fingerprint_of
+from subspaces.experiments.data import DataError, DataWarning, fingerprint_of
 from subspaces.experiments.evaluating.evaluate import evaluate_together
 from subspaces.experiments.studies.compare import ComparisonPlan
 from subspaces.experiments.studies.setting import Setting
@@ -28,7 +28,7 @@ from subspaces.experiments.training import Execution, Recipe, Run, RunError
 from subspaces.experiments.training.api import configure
 
 COLOURS = {"rose é": (140, 120, 120), "blue bell": (120, 120, 140), "fern": (120, 140, 120)}
-DOCUMENT = Path(__file__).parents[3] / "docs" / "own-images.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "own-images.md"
 SMALL: dict[str, Any] = {"image_size": 16, "network": f"{__name__}:tiny", "epochs": 4, "batch": 16}
 QUIET: dict[str, Any] = {"device": "cpu", "show": "quiet"}
 
@@ -58,7 +58,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     """A folder of images and a line that was trained on it."""
     root = tmp_path_factory.mktemp("own")
     flowers(root / "flowers")
-    (run,) = ss.train("folder-line", data=root / "flowers", out=root / "runs", learning_rate=0.05, **SMALL, **QUIET)
+    Image.new("RGB", (9, 9)).save(root / "flowers" / "fern" / "spoiled.png")
+    (root / "flowers" / "fern" / "spoiled.png").write_bytes(b"not an image")
+    with pytest.warns(DataWarning, match=r"1 of 37 .*spoiled\.png"):
+        (run,) = ss.train("folder-line", data=root / "flowers", out=root / "runs", learning_rate=0.05, **SMALL, **QUIET)
     return root, run
 
 
@@ -66,7 +69,8 @@ def test_from_the_files_to_the_page(trained: tuple[Path, Run]) -> None:
     root, run = trained
     assert run.recipe.fingerprint == fingerprint_of(root / "flowers")
     assert str(root) not in (run.folder / "config.json").read_text()
-    evaluation = ss.evaluate(run, data=root / "flowers", device="cpu", progress=False)
+    with pytest.warns(DataWarning, match=r"spoiled\.png"):
+        evaluation = ss.evaluate(run, data=root / "flowers", device="cpu", progress=False)
     assert evaluation["midpoint"].accuracy > 1 / 3
     assert evaluation.dataset["name"] == "flowers (folder)"
     assert evaluation.dataset["classes"] == ["blue bell", "fern", "rose é"]

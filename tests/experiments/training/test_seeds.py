@@ -9,7 +9,7 @@ import pytest
 from seed_cases import BASE, CHANGED, SEEDS, Call, taken, use_numbered
 
 import subspaces as ss
-from subspaces.core import storage
+from subspaces.core.loading import load
 from subspaces.experiments.data import Dataset
 from subspaces.experiments.evaluating.run_subject import run_subjects
 from subspaces.experiments.training import Execution, Recipe, Run
@@ -75,7 +75,7 @@ class Observed:
 
     def _training(self, recipe: Recipe) -> dict[str, Any]:
         begun = Engine(recipe, self.dataset, self.execution).family
-        family = storage.load(self.run.family_file, begun.midpoint())
+        family = load(self.run.family_file, begun.midpoint())
         return {
             "initial weights": [omega.tolist() for omega in begun.omega.values()],
             "order of the images": [ranks(epoch) for epoch in epochs(self.learning)],
