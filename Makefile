@@ -78,7 +78,7 @@ LOWEST := tests/core tests/networks tests/evaluation tests/reports tests/export 
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/pip $(INSTALL) --constraint constraints-lowest.txt torch
 	.venv-lowest/bin/pip $(INSTALL) --constraint constraints-lowest.txt --editable \
-		'.[figures,images,lightning,onnx,peft,report,test,transformers]'
+		'.[figures,hub,images,lightning,onnx,peft,report,test,transformers]'
 	@touch $@
 
 test-lowest: .venv-lowest/.installed  ## pytest with the lowest versions that pyproject.toml allows: TESTS="tests/core …"

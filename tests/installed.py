@@ -20,11 +20,23 @@ MODULES = {"pillow": "PIL", "pyyaml": "yaml", "pytest-timeout": "pytest_timeout"
 """What is imported under another name than it is installed by."""
 
 
+def required(package: str, extra: bool = False) -> set[str]:
+    """Return the names of what an installed package needs, or of what it needs for its extras."""
+    try:
+        wanted = metadata.requires(package) or []
+    except metadata.PackageNotFoundError:  # of another platform
+        return set()
+    named = [re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in wanted if ("extra ==" in each) == extra]
+    return {name.replace("_", "-") for name in named} - {"subspaces"}
+
+
 def extras() -> set[str]:
-    """Return what the installed package needs for its extras alone."""
-    wanted = metadata.requires("subspaces") or []
-    named = [(re.split(r"[^\w.-]", each, maxsplit=1)[0].lower(), "extra ==" in each) for each in wanted]
-    return {name for name, extra in named if extra} - {name for name, extra in named if not extra} - {"subspaces"}
+    """Return what the package needs for its extras alone, and not for anything that it needs in any case."""
+    known, left = set[str](), {"subspaces"}
+    while left:
+        left = {name for each in left for name in required(each)} - known
+        known |= left
+    return required("subspaces", extra=True) - known
 
 
 def check_isolation() -> None:
