@@ -20,11 +20,23 @@ MODULES = {"pillow": "PIL", "pyyaml": "yaml", "pytest-timeout": "pytest_timeout"
 """What is imported under another name than it is installed by."""
 
 
+def required(package: str, extra: bool = False) -> set[str]:
+    """Return the names of what an installed package needs, or of what it needs for its extras."""
+    try:
+        wanted = metadata.requires(package) or []
+    except metadata.PackageNotFoundError:  # of another platform
+        return set()
+    named = [re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in wanted if ("extra ==" in each) == extra]
+    return {name.replace("_", "-") for name in named} - {"subspaces"}
+
+
 def extras() -> set[str]:
-    """Return what the installed package needs for its extras alone."""
-    wanted = metadata.requires("subspaces") or []
-    named = [(re.split(r"[^\w.-]", each, maxsplit=1)[0].lower(), "extra ==" in each) for each in wanted]
-    return {name for name, extra in named if extra} - {name for name, extra in named if not extra} - {"subspaces"}
+    """Return what the package needs for its extras alone, and not for anything that it needs in any case."""
+    known, left = set[str](), {"subspaces"}
+    while left:
+        left = {name for each in left for name in required(each)} - known
+        known |= left
+    return required("subspaces", extra=True) - known
 
 
 def check_isolation() -> None:
@@ -73,14 +85,13 @@ def helps() -> int:
 
     every = commands()
     for words in every:
-        shown = io.StringIO()
+        shown, code = io.StringIO(), None
         with contextlib.redirect_stdout(shown):
-            status = None
             try:
                 main([*words, "--help"])
             except SystemExit as ended:
-                status = ended.code
-        assert not status, f"{words} --help ended with {status}"
+                code = ended.code
+        assert code == 0, f"{words} --help ended with {code}"
         assert shown.getvalue().startswith("usage:"), f"{words} --help printed {shown.getvalue()[:80]!r}"
     return len(every)
 
@@ -89,7 +100,7 @@ def demo(options: list[str]) -> str:
     """Run the demo by the installed command, and return what it printed."""
     command = Path(sys.executable).with_name("subspaces")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run([command, "demo", *options], check=False, capture_output=True, text=True, env=environment)
+    done = subprocess.run([command, "demo", *options], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "one network stopped early" in done.stdout
     assert done.stdout.endswith("pip install 'subspaces[report]', then the same command again\n"), done.stdout

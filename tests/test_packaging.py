@@ -16,7 +16,7 @@ import subspaces
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-TESTED = ("figures", "images", "lightning", "onnx", "peft", "report", "transformers")
+TESTED = ("figures", "hub", "images", "lightning", "onnx", "peft", "report", "transformers")
 """The extras whose lowest versions are tested: ray, timm and torchvision are as large as all others together."""
 
 

@@ -124,6 +124,6 @@ def test_the_wheel_is_enough_without_extras(built: Path, tmp_path: Path) -> None
     run([*pip, "--no-compile", "--no-deps", "--no-index", wheel_of(built)], tmp_path)
     about = f"subspaces-{subspaces.__version__}.dist-info"
     assert {each.name for each in site.glob("subspaces*")} == {"subspaces", about}
-    printed = run([python, "-I", ROOT / "tests" / "installed.py", ROOT / "README.md", "2", "2"], tmp_path)
+    printed = run([python, "-BI", ROOT / "tests" / "installed.py", ROOT / "README.md", "2", "2"], tmp_path)
     assert "prediction by" in printed
     assert int(printed.split(" helps")[0]) > 10

@@ -141,7 +141,8 @@ class _Cos2(torch.autograd.Function):
         of_ab, of_aa, of_bb = of_v / q + of_u / p, -of_u * (u / p), -of_v * (v / q)
         several = [[2 * of_aa, of_ab], [of_ab, 2 * of_bb]]
         plain = isinstance(of_ab, float) and rows.dtype != torch.float64  # which may be too large for float32
-        factors = torch.tensor(several, dtype=rows.dtype) if plain else torch.from_numpy(np.array(several))
+        kept = None if plain else torch.from_numpy(np.array(several, type(of_ab)))  # numpy 1: 2 * float32 is float64
+        factors = torch.tensor(several, dtype=rows.dtype) if kept is None else kept
         with exactly(rows.device):
             if len(rows) == 2:
                 found = factors @ rows

@@ -97,7 +97,8 @@ class SubspaceTrainer(Trainer):
             kind, options = self.optimizer_cls_and_kwargs or self.get_optimizer_cls_and_kwargs(self.args, family)
             groups = [{"weight_decay": self.args.weight_decay, **group} for group in family.parameter_groups()]
             self.optimizer = kind(groups, **options)
-        found: torch.optim.Optimizer = super().create_optimizer(model)
+        given = () if model is None else (model,)  # which transformers 5.0 has not
+        found: torch.optim.Optimizer = super().create_optimizer(*given)
         return found
 
     def compute_loss(

@@ -22,6 +22,8 @@ import subspaces as ss
 from subspaces.integrations.peft import COMBINED, add_combined, family_of_adapters
 from subspaces.integrations.transformers import SubspaceTrainer
 
+# of peft 0.18, about a model without a name
+pytestmark = pytest.mark.filterwarnings("ignore:Could not find a config file in  - will assume:UserWarning")
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lora.md"
 NAMES = ["first", "second"]
 LORA: dict[str, Any] = {"r": 2, "target_modules": ["query", "value"], "lora_dropout": 0.1}
