@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from hub_server import HubServer, serving
 from PIL import Image
 from pretended import Pretended
 from torch import Tensor, nn
@@ -108,14 +109,25 @@ def names(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     found = {"ss": package, "torch": torch, "nn": nn, "F": F, "partial": partial, "contextlib": contextlib}
     found |= of_vectors() | (of_images() if request.param.rpartition(".")[2] in IMAGES else {})
     prepare(request.param, found, monkeypatch)
+    stack = contextlib.ExitStack()
+    if ".pretrained." in request.param:
+        share(stack.enter_context(serving(tmp_path / "hub")), found["family"])
     catalogues: list[Any] = [evaluation.METRICS, evaluation.ANSWERS]
     before = [set(catalogue) for catalogue in catalogues]
-    yield found
+    with stack:
+        yield found
     for catalogue, known in zip(catalogues, before, strict=True):
         for name in set(catalogue) - known:
             catalogue.remove(name)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+
+
+def share(hub: HubServer, family: ss.Subspace) -> None:
+    """Save a family in a folder, and push it to a repository with a tag."""
+    family.save_pretrained("family")
+    family.push_to_hub("user/name", create=True)
+    hub.branches["user/name"]["v1"] = hub.branches["user/name"]["main"]
 
 
 def prepare(example: str, names: dict[str, Any], patch: pytest.MonkeyPatch) -> None:
@@ -165,6 +177,7 @@ class Checker(doctest.OutputChecker):
         return not want or super().check_output(want, got, optionflags)
 
 
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of huggingface_hub, by itself
 @pytest.mark.parametrize("names", sorted(EXAMPLES.keys() - WITHOUT), indirect=True, ids=str)
 def test_an_example_runs_as_it_is_printed(names: dict[str, Any], request: pytest.FixtureRequest) -> None:
     name = request.node.callspec.params["names"]
