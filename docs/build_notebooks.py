@@ -55,7 +55,7 @@ def notebook_of(source: Path) -> Any:
         text = "\n".join(lines if kind == "code" else [re.sub("^# ?", "", line) for line in lines]).strip()
         if kind == "sh":
             text = "\n".join(f"!{line}" for line in text.splitlines())
-        make = v4.new_markdown_cell if kind == "markdown" else v4.new_code_cell
+        make: Any = v4.new_markdown_cell if kind == "markdown" else v4.new_code_cell
         found.cells.append(make(text, id=f"cell-{number}", metadata={"tags": tags} if tags else {}))
     return found
 
