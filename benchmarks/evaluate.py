@@ -48,7 +48,7 @@ class Clock:
 def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, float]:
     """Return the seconds of each part of an evaluation."""
     clock = Clock(execution.device)
-    subject = RunSubject(run, lambda: dataset, data.load, execution, False)
+    subject = RunSubject(run, lambda: dataset, execution, False)
     predictor = subject.predictor(["test"], None)
     result = {"family and images to the device": clock.lap()}
     items = plan(subject.shape, grid=(0.0, 0.1, 0.2, 0.3), random=6, triangle=0, seed=0)
@@ -60,7 +60,7 @@ def parts(run: Run, dataset: data.Dataset, execution: Execution) -> dict[str, fl
         clock.lap()
         list(predictor.outputs(item.points, "test"))
         points.append(clock.lap() / len(item.points))
-        places, _, asked = members_of([item], subject.task.averages)
+        places, asked = members_of([item], subject.task.averages)
         wanted = [Metrics(about, members, subject.task.metrics, subject.task) for about, members in asked]
         measure(predictor, places, Data("test"), wanted)
         wholes.append(clock.lap())

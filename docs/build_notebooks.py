@@ -18,15 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbformat import v4
+from traitlets.config import Config
 
 FOLDER = Path(__file__).parent / "notebooks"
 NAMES = ("line", "calibration", "landscape", "lora", "export")
 """The notebooks in the order in which they are best read."""
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 BEGIN = re.compile(r"^# %%(?: \[(markdown|sh)\])?(?: tags=(\[.*\]))?$")
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+REWRITTEN = "\x1b[2K"  # in a line that a program writes over
 SAMPLED = "line"
 """The notebook whose evaluation becomes the sample report when the site is built."""
 LONGEST = 1800  # seconds that a cell may take, on a machine that is busy
@@ -53,7 +55,7 @@ def notebook_of(source: Path) -> Any:
         text = "\n".join(lines if kind == "code" else [re.sub("^# ?", "", line) for line in lines]).strip()
         if kind == "sh":
             text = "\n".join(f"!{line}" for line in text.splitlines())
-        make = v4.new_markdown_cell if kind == "markdown" else v4.new_code_cell
+        make: Any = v4.new_markdown_cell if kind == "markdown" else v4.new_code_cell
         found.cells.append(make(text, id=f"cell-{number}", metadata={"tags": tags} if tags else {}))
     return found
 
@@ -62,12 +64,13 @@ def run(notebook: Any, kept: str | None = None) -> bytes | None:
     """Run all cells of a notebook in an empty folder, in place; return the file there that is named `kept`."""
     commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     paths = os.pathsep.join([str(FOLDER.parents[1]), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    environment = {**os.environ, "PATH": commands, "PYTHONPATH": paths, "COLUMNS": "100", "TQDM_DISABLE": "1"}
+    environment = {**os.environ, "PATH": commands, "PYTHONPATH": paths, "COLUMNS": "100"}
+    environment["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm's, where there are no widgets
     with tempfile.TemporaryDirectory() as sockets, tempfile.TemporaryDirectory() as folder:
         # files as sockets: no other process can take a port in between, or listen to it
-        kernel = AsyncKernelManager(kernel_name=KERNEL["name"], transport="ipc", ip=f"{sockets}/kernel")
+        kernel = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
         options = {"timeout": LONGEST, "record_timing": False, "resources": {"metadata": {"path": folder}}}
-        NotebookClient(notebook, km=kernel, **options).execute(env=environment)
+        NotebookClient(notebook, config=kernel, kernel_name=KERNEL["name"], **options).execute(env=environment)
         file = None if kept is None else (Path(folder) / kept).read_bytes()
     notebook.metadata.pop("language_info", None)
     for cell in notebook.cells:
@@ -75,7 +78,18 @@ def run(notebook: Any, kept: str | None = None) -> bytes | None:
             output.get("metadata", {}).clear()
             if output.get("name") == "stderr":
                 raise NotebookError(f"{cell['id']} writes to standard error, expected nothing there:\n{output['text']}")
+        join_streams(cell)
     return file
+
+
+def join_streams(cell: Any) -> None:
+    """Make one text of what a cell prints, without the colours and progress bars of a terminal."""
+    streams = [output for output in cell.get("outputs", []) if output["output_type"] == "stream"]
+    if streams:
+        lines = "".join(output["text"] for output in streams).splitlines()
+        kept = [ESCAPE.sub("", line).rstrip() for line in lines if REWRITTEN not in line]
+        streams[0]["text"] = "\n".join(kept).strip("\n") + "\n"
+        cell["outputs"] = [output for output in cell["outputs"] if all(output is not each for each in streams[1:])]
 
 
 def picture(notebook: Any, name: str) -> bytes:

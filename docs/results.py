@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,6 @@ DOCUMENTS = ("README.md", "RESULTS.md")
 BLOCK = re.compile(r"(<!-- table: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 MARKS = dict(zip(VERDICTS, "✓✗?", strict=True))
 METRICS = {"accuracy": (100, 2), "ece": (100, 2), "nll": (1, 3)}  # scale and digits
-ROWS = {  # of the README: a method and an answer of a comparison, and what they are called there
-    ("standard", "network"): "standard training",
-    ("swa-constant (m = 3)", "average of 3"): "weight averaging (SWA), constant rate",
-    ("line", "midpoint"): "line: midpoint",
-    ("line, layerwise", "midpoint"): "line, layerwise: midpoint",
-    ("simplex (m = 3), layerwise", "midpoint"): "simplex of 3, layerwise: midpoint",
-    ("line", "ensemble of 0.1 and 0.9"): "line: its points 0.1 and 0.9",
-    ("simplex (m = 3)", "ensemble of 6 random points"): "simplex of 3: six random points",
-    ("standard", "ensemble of 2 runs"): "two networks",
-}
 LAPTOP_ROWS = {  # a method and an answer of the studies of label noise; what they are called, and networks at test
     ("standard", "network"): ("standard training", "1"),
     ("early-stopping", "network"): ("early stopping on 2,000 clean images", "1"),
@@ -42,25 +31,12 @@ LAPTOP_ROWS = {  # a method and an answer of the studies of label noise; what th
     ("simplex (m = 3), layerwise", "midpoint"): ("**simplex of 3, layerwise: midpoint**", "1"),
     ("line", "ensemble of 0.1 and 0.9"): ("**line: its points 0.1 and 0.9**", "2"),
 }
-CLEAN_ALONE = ("swa-constant (m = 3)", "line, layerwise", "simplex (m = 3)")  # not among the rows of noisy labels
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     lines = [f"| {' | '.join(row)} |\n" for row in [head, *rows]]
     return "".join([lines[0], f"|{'---|' * len(head)}\n", *lines[1:]])
-
-
-def compared(name: str, without: Sequence[str] = ()) -> str:
-    """Return the README's rows of a comparison on CIFAR-10, without some methods."""
-    rows, entries = [], {(each["method"], each["answer"]): each for each in read(name)["entries"]}
-    for key, label in ROWS.items():
-        if key[0] not in without:
-            found = [(entries[key]["metrics"][metric], how) for metric, how in METRICS.items()]
-            cells = [spread_of(each, how) for each, how in found]
-            cost = f"{entries[key]['training_relative']:g} / {entries[key]['networks_at_test']}"
-            rows.append([label, *cells, cost])
-    return table(["", "accuracy %", "ECE %", "NLL", "networks trained / at test"], rows)
 
 
 def laptop() -> str:
@@ -81,13 +57,6 @@ def laptop() -> str:
 def spread_of(found: Mapping[str, Any], how: tuple[float, int]) -> str:
     """Return the mean and the standard deviation of what a file has."""
     return shown(Spread(found["values"], found["mean"], found["std"]), *how)
-
-
-def step() -> str:
-    """Return the time of a step over a plain one's on a CPU."""
-    names = {"plain": "plain network", "line": "line", "curve": "curve, one bend", "simplex 6": "simplex of 6"}
-    rows = read("speed/step-cpu")["rows"]
-    return table(["", *names.values()], [["time of a step", *(f"{rows[name]['ratio']:.2f}" for name in names)]])
 
 
 def claims(scales: Mapping[str, Any]) -> str:
@@ -139,10 +108,7 @@ def with_its_networks(figure: Figure) -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "clean labels": partial(compared, "comparison/comparison"),
-    "noisy labels": partial(compared, "cifar10-noise/comparison", CLEAN_ALONE),
     "laptop": laptop,
-    "step": step,
     "claims": lambda: claims({name: read(f"reproduce/{name}") for name in ("smoke", "laptop")}),
 }
 

@@ -80,13 +80,13 @@ def of_images() -> dict[str, Any]:
 # Code
 
 
-def test_the_ten_lines_of_the_readme_and_the_block_after_them(names: dict[str, Any], tmp_path: Path) -> None:
+def test_the_ten_lines_of_the_readme(names: dict[str, Any], tmp_path: Path) -> None:
     assert isinstance(names["net"], Net)
     assert (tmp_path / "family.safetensors").is_file()
-    names["family"].train()
-    exec(blocks("README.md")[1], names)
-    names["loss"].backward()
-    assert names["features"].shape == (16, 8)
+
+
+def test_the_readme_fits_its_limit() -> None:
+    assert sum(any(map(str.isalnum, word)) for word in text_of("README.md").split()) <= 900
 
 
 def networks_for(names: dict[str, Any]) -> None:

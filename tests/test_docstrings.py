@@ -29,6 +29,8 @@ CLASSES = (ss.Subspace, ss.Evaluation, ss.Ensemble, ss.Selection)
 CLASSES += (ss.Shape, ss.Point, ss.Line, ss.Bezier, ss.Simplex)
 PLUMBING = {"begin_statistics", "keep_statistics", "check_call"}  # what the parts of core call
 WITHOUT = {  # which module of the tests runs the same code
+    "subspaces.core.pretrained.Pretrained.from_pretrained": "core/test_hub.py",
+    "subspaces.core.pretrained.Pretrained.push_to_hub": "core/test_hub.py",
     "subspaces.integrations.peft.family_of_adapters": "integrations/test_peft.py",
     "subspaces.integrations.transformers.SubspaceTrainer": "integrations/test_hf_trainer.py",
     "subspaces.experiments.studies.instability.study_instability": "experiments/studies/test_instability.py",

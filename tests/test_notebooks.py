@@ -84,6 +84,7 @@ def test_outputs_have_no_errors_and_tell_nothing_of_the_machine(name: str) -> No
     assert {output.get("name", "stdout") for output in found} == {"stdout"}
     text = "\n".join(map(shown, found))
     assert text.strip()
+    assert "\x1b" not in text, "colours of a terminal"
     assert PLACES.findall(text) == []
     assert not re.search(rf"\b{re.escape(platform.node())}\b", text)
     assert not re.search(r"\bnan\b", text, re.IGNORECASE), "a number that was not measured"

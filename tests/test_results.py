@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import mean
 from types import SimpleNamespace
 from typing import Any
 
@@ -165,28 +164,20 @@ def percent(number: float, digits: int = 1) -> str:
     return f"{100 * number:.{digits}f}"
 
 
-def demo(recipe: str, role: str = "midpoint") -> str:
-    """The mean test accuracy of single points of a recipe in the demo."""
-    runs = [run for run in paper_rows.read("demo/summary")["runs"].values() if run["recipe"]["name"] == recipe]
-    answers = [answer for run in runs for answer in run.get("answers", ())]
-    points = [each for each in answers if (each["kind"], each["role"], each["split"]) == ("point", role, "test")]
-    return percent(mean(each["metrics"]["accuracy"] for each in points))
+LAYERWISE = ("simplex (m = 3), layerwise", "midpoint")
 
 
 def sentences() -> Iterator[str]:
-    yield f"cResNet20, {paper_rows.read('comparison/comparison')['entries'][0]['recipe']['epochs']} epochs"
     rows = paper_rows.read("cifar10-noise/comparison")
-    yield f"with {percent(rows['label_noise'], 0)} % random training labels"
+    epochs = rows["entries"][0]["recipe"]["epochs"]
+    yield f"{percent(rows['label_noise'], 0)} % random labels (cResNet20, {epochs} epochs"
     means = {(each["method"], each["answer"]): each["metrics"]["accuracy"]["mean"] for each in rows["entries"]}
-    gain = means["simplex (m = 3), layerwise", "midpoint"] - means["standard", "network"]
-    yield f"has {percent(gain, 0)} of 100 test images more right"
-    simplex = "digits-simplex-layerwise"
-    yield f"the midpoint of a layerwise simplex has {demo(simplex)} % right"
-    yield f"one network {demo('digits-standard')} % and the simplex's own vertices {demo(simplex, 'vertex')} %"
-    yield f"Stopping early by clean held-out images is better still there ({demo('digits-early-stopping')} %)"
-    engine = paper_rows.read("speed/engine-h200")["rows"]
-    yield f"takes {engine['standard']['ms']:.2f} ms for a whole standard step"
-    yield f"{engine['line']['ratio']:.2f} of that for a line and {engine['simplex 6']['ratio']:.2f} for six vertices"
+    one, line, simplex = (percent(means[key]) for key in (("standard", "network"), ("line", "midpoint"), LAYERWISE))
+    yield f"one network has {one} % right, the line's midpoint {line} %, and that of a layerwise simplex {simplex} %"
+    steps = paper_rows.read("speed/step-cpu")["rows"]
+    line, simplex = (f"{steps[name]['ratio']:.2f}" for name in ("line", "simplex 6"))
+    yield f"it takes {line} of a plain one's time for a line and {simplex} for a simplex of six"
+    yield f"on 10,000 images of CIFAR-10, {SCALES['laptop'].setup('cifar10').standard.epochs} epochs"
 
 
 def words(text: str) -> str:

@@ -9,6 +9,7 @@
 # %%
 import copy
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from IPython.display import Markdown
@@ -56,7 +57,7 @@ def fit(network, x, y, held_out=None, epochs=40):
     best, stopped = 0.0, None
     for _ in range(epochs):
         network.train()
-        for some in torch.randperm(len(x)).split(50):
+        for some in torch.randperm(len(x)).split(100):
             loss = F.cross_entropy(network(x[some]), y[some])
             if isinstance(network, ss.Subspace):
                 loss = loss + network.penalty(beta=1.0)
@@ -76,8 +77,8 @@ def fit(network, x, y, held_out=None, epochs=40):
 # %% [markdown]
 # ## Measure
 #
-# Every network is measured on the same 500 test images. ECE is the expected calibration error; after temperature scaling
-# is with one number, fitted on the held-out images, by which the logits are divided. Three seeds, paired: a seed has the
+# Every network is measured on the same 500 test images. ECE is the expected calibration error, in the last columns
+# after temperature scaling: the logits are divided by one number that is fitted on the held-out images. Three seeds, paired: a seed has the
 # same images, the same wrong labels and the same number of steps for all.
 
 # %%
@@ -90,7 +91,7 @@ for noise in (0.0, 0.4):
         fit(family, *train)
         measured = {"one network": network, "one network, stopped early": stopped, "simplex: midpoint": family}
         for name, each in measured.items():
-            options = {"statistics": list(zip(train[0].split(100), train[1].split(100), strict=True))}
+            options = {"statistics": list(zip(train[0].split(250), train[1].split(250), strict=True))}
             options |= {"triangle": 0, "answers": ["midpoint"]} if each is family else {}
             evaluation = ss.evaluate(each, test=[test], validation=[held_out], name=name, progress=False, **options)
             evaluations[noise, seed, name] = evaluation
@@ -103,6 +104,16 @@ table = pd.DataFrame(found, columns=columns)
 means = table.drop(columns="seed").groupby(["noise", "network"], sort=False).agg(["mean", "std"])
 print(means.round(2).to_string())
 
+# %%
+figure, panels = plt.subplots(1, 2, figsize=(6, 2.2), layout="constrained")
+for axes, (noise, rows) in zip(panels, table.groupby("noise"), strict=True):
+    for number, (_, each) in enumerate(rows.groupby("network", sort=False)):
+        axes.plot(each["accuracy %"], [-number] * len(each), "o", alpha=0.6)
+    axes.set_yticks([0, -1, -2], rows["network"].unique())
+    axes.set(title=f"{100 * noise:.0f} % random labels", xlabel="test accuracy (%)", ylim=(-2.5, 0.5))
+panels[1].tick_params(labelleft=False)
+plt.show()
+
 # %% [markdown]
 # ## How sure, and how often right
 #
@@ -112,7 +123,9 @@ print(means.round(2).to_string())
 
 # %% tags=["gallery"]
 shown = [evaluations[0.4, 0, name] for name in ("one network", "simplex: midpoint")]
-ss.plot("reliability", shown)
+figure = ss.plot("reliability", shown)
+figure.set_dpi(160)
+figure
 
 # %% [markdown]
 # ## What was seen

@@ -60,20 +60,33 @@ print("errors of the three networks:", ", ".join(f"{error(each):.1f} %" for each
 # ## The straight line between two networks
 #
 # `from_modules` makes a family of networks that exist already. Its points are ordinary networks: `between.at(alpha)`.
-# The running statistics of batch norm are not weights. At first every point has those of the first network, as when
-# state dicts are averaged without a second thought; `recalibrate` makes them anew for each point from training images.
-# For comparison a line is trained as one, with as many steps as one of the networks.
+# The running statistics of batch norm are not weights, and the average of two networks' statistics is not that of their
+# average network. So the same line is measured twice: with state dicts averaged entry by entry, statistics too, and with
+# `recalibrate`, which makes the statistics of each point anew from training images. For comparison a line is trained as
+# one, with as many steps as one of the networks.
+
 
 # %%
+def averaged(alpha):
+    """Return the average of the first two networks' state dicts as a network."""
+    first, second = (each.state_dict() for each in networks[:2])
+    network = make_net()
+    network.load_state_dict({name: (1 - alpha) * value + alpha * second[name] for name, value in first.items()})
+    return network.eval()
+
+
+def recalibrated(family, alpha):
+    """Return a point of a family with statistics of its own."""
+    return ss.recalibrate(family.at(alpha), batches).eval()
+
+
 between = ss.Subspace.from_modules(networks[:2], ss.Line())
 together = fit(ss.Subspace(make_net, ss.Line()))
 alphas = [step / 10 for step in range(11)]
 errors = {
-    "two networks, statistics of the first": [error(between.at(alpha).eval()) for alpha in alphas],
-    "two networks, recalibrated": [error(ss.recalibrate(between.at(alpha), batches).eval()) for alpha in alphas],
-    "a line trained as one, recalibrated": [
-        error(ss.recalibrate(together.at(alpha), batches).eval()) for alpha in alphas
-    ],
+    "two networks, averaged statistics": [error(averaged(alpha)) for alpha in alphas],
+    "two networks, recalibrated": [error(recalibrated(between, alpha)) for alpha in alphas],
+    "a line trained as one, recalibrated": [error(recalibrated(together, alpha)) for alpha in alphas],
 }
 figure, axes = plt.subplots(figsize=(6, 3), layout="constrained")
 for (name, values), line in zip(errors.items(), (":", "--", "-"), strict=True):
@@ -122,7 +135,9 @@ evaluation = ss.evaluate(
 )
 
 # %% tags=["gallery"]
-evaluation.plot("plane", metric="accuracy")
+figure = evaluation.plot("plane", metric="accuracy")
+figure.set_dpi(130)
+figure
 
 # %% [markdown]
 # ## What was seen
@@ -131,16 +146,14 @@ evaluation.plot("plane", metric="accuracy")
 first, second, third = errors.values()
 middle, vertices = evaluation["midpoint"], evaluation["vertices"]
 Markdown(f"""
-- Between two networks that were trained separately the test error rises by **{barrier(first):.1f} points** if each point
-  keeps the batch-norm statistics of the first network, and by **{barrier(second):.1f} points** if they are made anew.
-  The part of the ridge that recalibration takes away, {barrier(first) - barrier(second):.1f} points, was never in the
-  weights.
+- Between two networks that were trained separately the test error rises by **{barrier(first):.1f} points** if their
+  batch-norm statistics are averaged, and by **{barrier(second):.1f} points** if they are made anew. The weights are the
+  same: {barrier(first) - barrier(second):.1f} points come from the statistics alone.
 - On the line that was trained as one the error rises by {barrier(third):.1f} points; its midpoint has {third[5]:.1f} %
   wrong, that of the two networks {second[5]:.1f} %, recalibrated.
-- The mean of all three networks has {100 * (1 - middle.accuracy):.1f} % wrong, the three networks as an ensemble
-  {100 * (1 - vertices.accuracy):.1f} %: networks that were trained separately are averaged in their predictions, not in
-  their weights.
+- The mean of all three networks has {100 * (1 - middle.accuracy):.1f} % wrong, recalibrated; the three networks as an
+  ensemble, which averages probabilities, {100 * (1 - vertices.accuracy):.1f} %.
 
-One architecture, one data set and one seed: other networks have other barriers. If yours were fine-tuned from one
-checkpoint, expect a lower one, and try [choosing a point between them](export.ipynb).
+One architecture, one data set and one seed: other networks have other barriers. Between two networks of which one
+was fine-tuned from the other, [a point can be chosen](export.ipynb).
 """)

@@ -70,7 +70,7 @@ config = ViTConfig(
     intermediate_size=64,
     num_labels=10,
 )
-base = fit(ViTForImageClassification(config), images[train], labels[train], 400, 3e-3)
+base = fit(ViTForImageClassification(config), images[train], labels[train], 300, 3e-3)
 for name, x in {"upright": images, "turned": turned}.items():
     print(f"{name:8} {measured(base, x[rest], labels[rest])[0]:.1f} %")
 
@@ -97,7 +97,7 @@ for seed in range(3):
     labelled, test = rest[torch.randperm(len(rest))].split([100, 697])
     plain, family = with_adapter(), ss.Subspace(with_adapter(), ss.Simplex(3), seed=seed)
     for network in (plain, family):
-        fit(network, turned[labelled], labels[labelled], 150, 3e-3)
+        fit(network, turned[labelled], labels[labelled], 100, 3e-3)
     networks = {"before": base, "one adapter": plain, "simplex: midpoint": family.midpoint().eval()}
     for index in range(3):
         corner = [float(index == each) for each in range(3)]
