@@ -2,9 +2,9 @@
 # # Calibration and noisy labels
 #
 # Two fifths of the training labels are replaced by random ones; test labels are right. A network that is trained for
-# long enough learns the wrong labels by heart. The midpoint of a simplex of networks does so less, at the same number of
-# training steps. Both are compared here on scikit-learn's digits, with clean labels too, and with the simple thing that
-# works as well: stopping early, by clean held-out images.
+# long enough learns the wrong labels by heart. The midpoint of a simplex of networks does so less, at the same number
+# of training steps. Both are compared here on scikit-learn's digits, with clean labels too, and with what is simpler,
+# and better where there are clean held-out images: stopping early.
 
 # %%
 import copy
