@@ -22,6 +22,7 @@ from packaging.requirements import Requirement
 
 import subspaces
 
+pytestmark = pytest.mark.timeout(900)  # fifteen seconds of work, in processes that wait where others train
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "subspaces"
 KEPT = ("benchmarks", "docs", "examples", "results", "subspaces", "tests")
@@ -112,7 +113,6 @@ def share(environment: Path) -> None:
                 link.symlink_to(Path(str(each.locate_file(top))))
 
 
-@pytest.mark.timeout(900)  # ten seconds of work, in processes that wait where others train
 def test_the_wheel_is_enough_without_extras(built: Path, tmp_path: Path) -> None:
     """The README's ten lines, the demo with less, and the help of every command."""
     environment = tmp_path / "environment"
