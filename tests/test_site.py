@@ -15,6 +15,7 @@ from torch import nn
 import subspaces as ss
 from subspaces.cli import build
 
+pytestmark = pytest.mark.timeout(1200)  # the build takes seconds, and minutes on a machine that is busy
 ROOT = Path(__file__).parent.parent
 FETCHED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "source": "src", "image": "href"}
 FETCHING = {"stylesheet", "icon", "preconnect", "preload", "prefetch", "dns-prefetch", "modulepreload", "manifest"}
