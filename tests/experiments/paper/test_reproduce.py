@@ -335,7 +335,7 @@ def test_figures_are_made_where_the_data_and_the_libraries_are(tmp_path: Path, m
     found = asked(tmp_path, ["along", "integral", "epochs"], "paper")
     assert (found.plans, [each.size for each in found.every][-1]) == ([], "12 × 10")
     reasons = found.obstacles
-    assert len(reasons) == 6
+    assert len(reasons) == 7
     assert "subspaces data get cifar10" in reasons["cifar10"]
     assert "pip install 'subspaces[torchvision]' and imagenet" in reasons["imagenet-resnet50"]
     with pytest.raises(ValueError, match="nothing of it is possible here: cifar10"):
@@ -348,14 +348,15 @@ def test_figures_are_made_where_the_data_and_the_libraries_are(tmp_path: Path, m
 def test_a_scale_is_a_few_lines(tmp_path: Path) -> None:
     """A subset of CIFAR-10 for all but Integral, in bfloat16 unless told otherwise."""
     small = {"recipe": "cifar10-standard", "name": "cifar10-small-standard", "network": "cresnet8", "epochs": 60}
-    networks = {"any": small | {"validation": 40_000, "pad": 0, "flip": False}, "mnist": {"recipe": "mnist-standard"}}
+    digits = {"recipe": "mnist-standard"}
+    networks = {"any": small | {"validation": 40_000, "pad": 0, "flip": False}, "mnist": digits, "mnist-mlp": digits}
     more: dict[str, Any] = {"epochs": [20, 60], "validation": 40_000, "execution": {"precision": "bfloat16"}}
-    SCALES.add(replace(SCALES["paper"], name="laptop", standard=networks, **more))
+    SCALES.add(replace(SCALES["paper"], name="desk", standard=networks, **more))
     try:
-        found = asked(tmp_path, scale="laptop")
-        assert asked(tmp_path, scale="laptop", precision="float32").setting.execution.precision == "float32"
+        found = asked(tmp_path, scale="desk")
+        assert asked(tmp_path, scale="desk", precision="float32").setting.execution.precision == "float32"
     finally:
-        SCALES.remove("laptop")
+        SCALES.remove("desk")
     assert [each.figure.name for each in found.every] == list(FIGURES)
     assert {(each.setup.name, each.setup.standard.dataset) for each in found.every} == {
         *[("cifar10-small", "cifar10"), ("mnist", "mnist")]
