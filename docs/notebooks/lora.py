@@ -6,7 +6,7 @@
 # that is built from a config and trained here for a few seconds on scikit-learn's digits; then it is fine-tuned to digits
 # that are turned by 40 degrees, with 100 labels. Nothing is downloaded.
 #
-# Do not expect a gain: on this task plain fine-tuning is as good, as the numbers at the end show. What the notebook shows
+# Do not expect a gain: on this task one adapter is more accurate, as the numbers at the end show. What the notebook shows
 # is how it is done, and that the midpoint of a simplex of adapters is an ordinary adapter, which merges into the model.
 
 # %%
