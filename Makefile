@@ -53,7 +53,7 @@ docs: .venv/.installed  ## the site, into site/
 docs-serve: .venv/.installed  ## show the site on http://127.0.0.1:8000 while you write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
-notebooks: .venv/.installed  ## run the notebooks under docs/notebooks/ and keep their outputs: NAMES="line export"
+notebooks: .venv/.installed  ## run the notebooks under docs/notebooks/ and keep their outputs: NAMES="line lora"
 	$(BIN)/python docs/build_notebooks.py $(NAMES)
 
 .venv-dist/.installed: constraints.txt

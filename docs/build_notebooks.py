@@ -23,7 +23,7 @@ from nbformat import v4
 from traitlets.config import Config
 
 FOLDER = Path(__file__).parent / "notebooks"
-NAMES = ("line", "calibration", "landscape", "export")
+NAMES = ("line", "calibration", "landscape", "lora", "export")
 """The notebooks in the order in which they are best read."""
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 BEGIN = re.compile(r"^# %%(?: \[(markdown|sh)\])?(?: tags=(\[.*\]))?$")
