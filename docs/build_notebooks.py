@@ -69,7 +69,8 @@ def run(notebook: Any, kept: str | None = None) -> bytes | None:
     with tempfile.TemporaryDirectory() as sockets, tempfile.TemporaryDirectory() as folder:
         # files as sockets: no other process can take a port in between, or listen to it
         kernel = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
-        options: dict[str, Any] = {"timeout": LONGEST, "record_timing": False, "resources": {"metadata": {"path": folder}}}
+        resources = {"metadata": {"path": folder}}
+        options: dict[str, Any] = {"timeout": LONGEST, "record_timing": False, "resources": resources}
         NotebookClient(notebook, config=kernel, kernel_name=KERNEL["name"], **options).execute(env=environment)
         file = None if kept is None else (Path(folder) / kept).read_bytes()
     notebook.metadata.pop("language_info", None)
