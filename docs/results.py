@@ -24,6 +24,7 @@ METRICS = {"accuracy": (100, 2), "ece": (100, 2), "nll": (1, 3)}  # scale and di
 LAPTOP_ROWS = {  # a method and an answer of the studies of label noise; what they are called, and networks at test
     ("standard", "network"): ("standard training", "1"),
     ("early-stopping", "network"): ("early stopping on 2,000 clean images", "1"),
+    ("dropout", "network"): ("dropout 0.2", "1"),
     ("swa-constant (m = 3)", "average of 3"): ("weight averaging (SWA), constant rate", "1"),
     ("swa-cyclic (m = 3)", "average of 3"): ("weight averaging (SWA), cyclic rate", "1"),
     ("line", "midpoint"): ("**line: midpoint**", "1"),
